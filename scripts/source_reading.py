@@ -44,6 +44,7 @@ RLLIB_ROOMS = (
     "policy",  # policies, losses, explorations, callbacks
     "trainer",  # Trainable and Trainer, workers, results
     "tune",  # tune.run and its parts
+    "rllib2",  # RLlib 2.x: configurations, algorithms, callbacks, modules
     "examples",  # environments, models and policies of RLlib's examples
     "script",  # scripts and commands
 )

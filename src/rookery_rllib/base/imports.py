@@ -14,6 +14,7 @@ from typing import Any
 
 from rookery.face import nearest
 from rookery_rllib.base import names as tables
+from rookery_rllib.base import release
 
 HERE = __name__.partition(".")[0]
 """The package that targets of tables are relative to."""
@@ -39,6 +40,17 @@ def known() -> tuple[Mapping[str, Mapping[str, str]], Mapping[str, str]]:
         for length in range(1, len(parts)):
             targets.setdefault(".".join(parts[:length]), {})
     return targets, gone
+
+
+@cache
+def of_2_x() -> Mapping[str, Mapping[str, str]]:
+    """Returns the targets of names that mean something else to scripts of RLlib 2.x, by module."""
+    found: dict[str, dict[str, str]] = {}
+    for area in pkgutil.iter_modules(tables.__path__):
+        table = importlib.import_module(f"{tables.__name__}.{area.name}")
+        for path, entries in getattr(table, "NAMES_OF_2_X", {}).items():
+            found.setdefault(path, {}).update(entries)
+    return found
 
 
 def is_known(path: str) -> bool:
@@ -104,6 +116,8 @@ class NamesModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
         path = self.__name__
         targets = known()[0]
+        if release.is_2_x() and (entry := of_2_x().get(path, {}).get(name)) is not None:
+            return _target(entry)
         if name == "__all__":
             return sorted(key for key in targets[path] if key != EVERYTHING and not key.startswith("_"))
         if (entry := targets[path].get(name)) is not None:
@@ -118,7 +132,8 @@ class NamesModule(ModuleType):
             raise AttributeError(f"module {path!r} has no attribute {name!r}")
         else:
             raise AttributeError(_missing(f"{path}.{name}"))
-        setattr(self, name, found)
+        if name not in of_2_x().get(path, {}):
+            setattr(self, name, found)
         return found
 
     def __dir__(self) -> Iterable[str]:

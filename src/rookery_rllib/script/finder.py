@@ -16,7 +16,7 @@ from typing import Any
 
 from rookery.script import importer
 from rookery.script.importer import Importer
-from rookery_rllib.base import imports
+from rookery_rllib.base import imports, release
 from rookery_rllib.base.imports import lookup, module, top_packages
 
 
@@ -87,6 +87,7 @@ def find_for_script(name: str, wanted: Sequence[str] = ()) -> ModuleType | None:
     for each in wanted:
         if each != "*":
             lookup(found, each)
+    release.note_import((name, *(f"{name}.{each}" for each in wanted)))
     return found
 
 

@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from rookery.script import runner
 from rookery.script.runner import without_dashes
 from rookery_mlagents.api import importing
+from rookery_rllib.base import release
 from rookery_rllib.script.finder import IMPORTER
 
 
 def run(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> int | str | None:
     """Runs a script as a program and returns its exit code; see `rookery.script.runner.run`."""
+    release.begin()
     importing.install()  # of mlagents_envs, if it is missing
     return runner.run(path, arguments, IMPORTER)
 

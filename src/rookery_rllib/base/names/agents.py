@@ -79,17 +79,6 @@ ray.rllib.agents.sac  policy.templates: sac_torch_policy.SACTorchPolicy sac_tf_p
 ray.rllib.contrib.maddpg.maddpg  trainer.trainers: MADDPGTrainer  config.defaults: DEFAULT_CONFIG=MADDPG_DEFAULT_CONFIG
 ray.rllib.contrib.maddpg  .maddpg: *
 
-ray.rllib.algorithms.ppo.ppo  trainer.fluent: PPOConfig  trainer.trainers: PPO=PPOTrainer
-ray.rllib.algorithms.ppo  .ppo: *
-ray.rllib.algorithms.dqn.dqn  trainer.fluent: DQNConfig  trainer.trainers: DQN=DQNTrainer
-ray.rllib.algorithms.dqn  .dqn: *
-ray.rllib.algorithms.sac.sac  trainer.fluent: SACConfig  trainer.trainers: SAC=SACTrainer
-ray.rllib.algorithms.sac  .sac: *
-ray.rllib.algorithms.algorithm_config  trainer.fluent: AlgorithmConfig NotProvided
-ray.rllib.algorithms.algorithm  trainer.trainers: Algorithm=Trainer
-ray.rllib.algorithms.callbacks  policy.callbacks: DefaultCallbacks MemoryTrackingCallbacks MultiCallbacks
-ray.rllib.algorithms  .algorithm: *  .algorithm_config: *
-
 ray.rllib.evaluation  policy.episodes: episode.MultiAgentEpisode
     trainer.script_workers: rollout_worker.RolloutWorker worker_set.WorkerSet
     .episode: *  .rollout_worker: *
@@ -119,7 +108,6 @@ ray.util.iter  base.unsupported: LocalIterator ParallelIterator
 """)
 
 _REPLAY = "part of the loss of an algorithm with replay, which Rookery implements itself (docs/algorithms/dqn.md)"
-_LATER = "only PPO, DQN and SAC have a configuration with methods; use a trainer of ray.rllib.agents, with a dict"
 _OFFLINE = "there is no such trainer class; use rookery replay import FOLDER -o DATA, then rookery train"
 
 GONE = gone_in(f"""
@@ -130,10 +118,8 @@ ray.rllib.agents
     maml: MAML is not implemented
     mbmpo: MBMPO is not implemented
     slateq: SlateQ is not implemented
-ray.rllib.algorithms
-    marwil bc: {_OFFLINE} --algo marwil (or bc) --replay DATA
+    marwil: {_OFFLINE} --algo marwil (or bc) --replay DATA
     cql: {_OFFLINE} --algo cql --replay DATA
-    appo impala a2c a3c pg td3 ddpg qmix r2d2 apex_dqn apex_ddpg simple_q ddppo maddpg: {_LATER}
 ray.rllib.agents.dqn.dqn_torch_policy
     QLoss ComputeTDErrorMixin build_q_model_and_distribution compute_q_values: {_REPLAY}
 ray.rllib.agents.sac.sac_torch_policy

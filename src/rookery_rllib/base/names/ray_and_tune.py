@@ -16,7 +16,7 @@ ray.util
     base.ray_core: ActorPool actor_pool.ActorPool get_node_ip_address inspect_serializability register_serializer
         deregister_serializer connect disconnect
     batch.debug_text: log_once debug.log_once
-ray.air ray.air.config  tune.tuner: RunConfig CheckpointConfig FailureConfig
+
 
 ray.tune.callback  tune.callback: Callback CallbackList
 ray.tune.checkpoint_manager  tune.trial: Checkpoint

@@ -1,4 +1,4 @@
-"""The fluent form gives configurations of 2021."""
+"""Configurations of RLlib 2.x: their methods set keys of 2021; defaults are those of 2.60."""
 
 import pytest
 
@@ -9,13 +9,9 @@ from rookery_rllib.config.defaults import DEFAULT_CONFIGS
 from rookery_rllib.config.key_names import LATER_ARGUMENTS
 from rookery_rllib.config.table import rows_of
 from rookery_rllib.config.translation import translated
-from rookery_rllib.trainer.fluent import METHODS, DQNConfig, NotProvided, PPOConfig, SACConfig, arguments
-
-
-def said(config) -> dict:
-    """Returns the values of a configuration that differ from the defaults."""
-    defaults = DEFAULT_CONFIGS[config.algorithm]
-    return {key: value for key, value in config.to_dict().items() if value != defaults[key]}
+from rookery_rllib.rllib2.algorithm_classes import CONFIGS, PPO, APPOConfig, DQNConfig, IMPALAConfig, PPOConfig, SACConfig
+from rookery_rllib.rllib2.arguments import METHODS, TRAINING, arguments
+from rookery_rllib.rllib2.config import AlgorithmConfig, NotProvided
 
 
 def test_methods_say_keys_of_2021_and_return_the_configuration():
@@ -33,7 +29,7 @@ def test_methods_say_keys_of_2021_and_return_the_configuration():
         .framework("torch")
         .resources(num_gpus=0)
     )
-    assert said(config) == {
+    assert config.given == {
         "env": "CartPole-v1",
         "env_config": {"length": 8},
         "num_workers": 3,
@@ -53,53 +49,33 @@ def test_methods_say_keys_of_2021_and_return_the_configuration():
         "seed": 3,
         "callbacks": dict,
         "framework": "torch",
+        "num_gpus": 0,
     }
 
 
-def test_modules_of_rllib_2_have_the_fluent_form_and_the_trainers():
+def test_modules_of_rllib_2_have_the_configurations_and_the_algorithms():
     ppo = find("ray.rllib.algorithms.ppo")
-    assert (ppo.PPOConfig, ppo.PPO) == (PPOConfig, find("ray.rllib.agents.ppo").PPOTrainer)
+    assert (ppo.PPOConfig, ppo.PPO) == (PPOConfig, PPO)
     assert find("ray.rllib.algorithms.dqn.dqn").DQNConfig is DQNConfig
-    assert find("ray.rllib.algorithms").AlgorithmConfig is find("ray.rllib.algorithms.algorithm_config").AlgorithmConfig
+    assert find("ray.rllib.algorithms").AlgorithmConfig is AlgorithmConfig
     assert dict(PPOConfig().training(lr=0.5))["lr"] == 0.5
-    with pytest.raises(ImportError, match="PPO, DQN and SAC"):
-        find("ray.rllib.algorithms.impala")
-
-
-def test_a_policy_spec_and_the_later_name_of_a_callbacks_argument():
-    spec = find("ray.rllib.policy.policy").PolicySpec
-    seen = []
-
-    class Watching(find("ray.rllib.algorithms.callbacks").DefaultCallbacks):
-        def on_train_result(self, *, algorithm, result, **kwargs):
-            seen.append((algorithm, result["training_iteration"]))
-
-    config = PPOConfig().environment("CartPole-v1").training(train_batch_size=64, sgd_minibatch_size=32)
-    config = config.rollouts(rollout_fragment_length=64).callbacks(Watching).multi_agent(policies={"p": spec()})
-    trainer = config.multi_agent(policy_mapping_fn=lambda agent, *args, **kwargs: "p").build()
-    trainer.train()
-    assert seen == [(trainer, 1)]
-
-
-def test_an_automatic_fragment_is_a_copys_share_of_a_batch():
-    config = PPOConfig().rollouts(num_rollout_workers=2, rollout_fragment_length="auto").training(train_batch_size=900)
-    assert config.to_dict()["rollout_fragment_length"] == 450
-    assert translated("PPO", config.to_dict()).settings["algorithm.rollout_size"] is None
+    with pytest.raises(ImportError, match="PPO, APPO, IMPALA, DQN or SAC"):
+        find("ray.rllib.algorithms.td3")
 
 
 def test_schedules_and_replay_are_written_as_today():
     lr = [[0, 1e-3], [1000, 1e-4]]
-    assert translated("PPO", PPOConfig().training(lr=lr).to_dict()).settings["algorithm.lr"] == Piecewise(
+    assert translated("PPO", PPOConfig().training(lr=lr).resolved).settings["algorithm.lr"] == Piecewise(
         ((0, 1e-3), (1000, 1e-4))
     )
     buffer = {"type": "EpisodeReplayBuffer", "capacity": 900}
     config = DQNConfig().training(epsilon=[(0, 1.0), (500, 0.1)], replay_buffer_config=buffer, hiddens=[32])
-    settings = translated("DQN", config.to_dict()).settings
+    settings = translated("DQN", config.resolved).settings
     assert settings["algorithm.exploration.epsilon"] == Piecewise(((0, 1.0), (500, 0.1)))
     assert (settings["algorithm.replay.kind"], settings["algorithm.replay.capacity"]) == ("uniform", 900)
     config = SACConfig().training(actor_lr=1e-3, critic_lr=1e-3, alpha_lr=1e-3)
     config = config.training(num_steps_sampled_before_learning_starts=9)
-    settings = translated("SAC", config.to_dict()).settings
+    settings = translated("SAC", config.resolved).settings
     assert (settings["algorithm.lr"], settings["algorithm.learning_starts"]) == (1e-3, 9)
 
 
@@ -109,7 +85,7 @@ def test_policies_of_today():
         policy_mapping_fn=lambda agent_id, episode, **kwargs: agent_id,
         algorithm_config_overrides_per_module={"b": PPOConfig.overrides(lr=1e-3)},
     )
-    translation = translated("PPO", config.to_dict())
+    translation = translated("PPO", config.resolved)
     assert translation.policies["a"].settings == {}
     assert translation.policies["b"].settings == {"lr": 1e-3}
     assert translation.policy_mapping("b", None) == "b"
@@ -121,9 +97,7 @@ def test_policies_of_today():
         (lambda: PPOConfig().training(lrr=3), r"PPOConfig.training\(lrr = 3\): there is no such.*did you mean 'lr'"),
         (lambda: PPOConfig().env_runners(lr=3), r"did you mean training\(lr=...\)"),
         (lambda: PPOConfig().training(dueling=True), "there is no such argument"),
-        (lambda: PPOConfig().rl_module(rl_module_spec=object()), "rl_module_spec.*ModelCatalog.*model.module"),
         (lambda: PPOConfig().training(learner_class=dict), "learner_class.*docs/how-to/own-algorithm.md"),
-        (lambda: PPOConfig().env_runners(env_to_module_connector=len), "env_to_module_connector.*on_postprocess"),
         (lambda: PPOConfig().evaluation(evaluation_duration="auto"), "give a number"),
         (lambda: PPOConfig().environment("CartPole-v1", {}), "takes its arguments by name"),
         (lambda: SACConfig().training(lr=1e-3), "actor_lr, critic_lr and alpha_lr"),
@@ -139,20 +113,87 @@ def test_what_is_not_there_is_refused_with_the_seam(say, text):
 def test_each_argument_that_is_a_key_is_one_of_the_table():
     everywhere = {key for algorithm in DEFAULT_CONFIGS for key in rows_of(algorithm)}
     everywhere |= {key.split(".")[0] for key in everywhere}
-    classes = (PPOConfig, DQNConfig, SACConfig)
-    groups = [arguments(method, cls.algorithm) for cls in classes for method in METHODS]
-    groups += [cls.own for cls in classes] + [LATER_ARGUMENTS[method] for method in LATER_ARGUMENTS]
+    groups = [arguments(method, algorithm) for algorithm in CONFIGS for method in METHODS]
+    groups += [*TRAINING.values(), *LATER_ARGUMENTS.values()]
     assert not {taken for group in groups for taken in group.values() if isinstance(taken, str)} - everywhere
 
 
-@pytest.mark.parametrize("cls", [PPOConfig, DQNConfig, SACConfig])
-def test_each_key_is_one_of_the_algorithm_or_of_no_use_to_it(cls):
-    here = {**arguments("training", cls.algorithm), **cls.own}
+@pytest.mark.parametrize("cls", CONFIGS.values(), ids=list(CONFIGS))
+def test_each_argument_of_training_is_a_key_of_the_algorithm(cls):
+    here = arguments("training", cls.algorithm)
     assert not {taken for taken in here.values() if isinstance(taken, str)} - set(DEFAULT_CONFIGS[cls.algorithm])
 
 
-def test_what_nobody_gave_says_nothing_and_copies_are_apart():
+def test_arguments_that_were_not_passed_set_nothing_and_copies_are_apart():
     first = PPOConfig().training(lr=NotProvided, gamma=0.5)
     second = first.copy().training(gamma=0.6)
     assert (first["gamma"], second["gamma"], first["lr"]) == (0.5, 0.6, 5e-5)
     assert first.update_from_dict({"lr": 1e-3}).get("lr") == 1e-3
+    first.num_env_runners = 3
+    assert first.given["num_workers"] == first["num_env_runners"] == first.get("num_rollout_workers") == 3
+
+
+def test_a_dict_of_a_whole_configuration_sets_what_was_changed_in_it():
+    whole = PPOConfig().environment("CartPole-v1").to_dict()
+    assert PPOConfig.from_dict({**whole, "lr": 1e-3, "num_env_runners": 0}).given == {
+        "env": "CartPole-v1",
+        "lr": 1e-3,
+        "num_workers": 0,
+    }
+
+
+def settings_of(config) -> dict:
+    """Returns the settings of an algorithm that is built with a configuration."""
+    algorithm = config.environment("CartPole-v1" if config.algorithm != "SAC" else "Pendulum-v1").build_algo()
+    try:
+        return algorithm.translation.settings
+    finally:
+        algorithm.stop()
+
+
+SAMPLING = ("sampling.num_envs", "sampling.iteration_steps")
+
+DEFAULTS = {
+    # rllib.md 1.2, of the sources of 2.60: our settings
+    PPOConfig: {
+        "lr": 5e-5, "gamma": 0.99, "gae_lambda": 1.0, "clip": 0.3, "value_clip": 10.0, "value_coef": 1.0,
+        "entropy_coef": 0.0, "kl_coef": 0.2, "kl_target": 0.01, "epochs": 30, "minibatch_size": 128,
+        "fragment_length": 2000, "max_grad_norm": None, "model.hidden": (256, 256), "model.activation": "tanh",
+        "model.shared_trunk": False,
+    },
+    IMPALAConfig: {
+        "lr": 5e-4, "gamma": 0.99, "fragment_length": 50, "entropy_coef": 0.01, "rho_bar": 1.0,
+    },
+    APPOConfig: {
+        "lr": 5e-4, "clip": 0.4, "fragment_length": 50, "entropy_coef": 0.01, "kl_coef": 0.0, "kl_target": 0.01,
+        "buffered_batches": 8, "batch_uses": 2, "max_grad_norm": 40.0,
+    },
+    DQNConfig: {
+        "lr": 5e-4, "batch_size": 32, "train_every": 1, "updates_per_step": 1.0, "learning_starts": 1000,
+        "max_grad_norm": 40.0, "adam_eps": 1e-8, "double": True, "dueling": True, "dueling_hidden": (), "n_step": 1,
+        "replay.kind": "prioritized", "replay.capacity": 50000, "replay.alpha": 0.6, "replay.beta": 0.4,
+        "target.every_env_steps": 500, "values.kind": "mean",
+        "exploration.epsilon": Piecewise(((0, 1.0), (10000, 0.05))),
+    },
+    SACConfig: {
+        "batch_size": 256, "tau": 5e-3, "alpha_init": 1.0, "target_entropy": None, "learning_starts": 1500,
+        "n_step": 1, "replay.kind": "prioritized", "replay.capacity": 1_000_000, "replay.alpha": 0.6,
+        "replay.beta": 0.4, "train_every": 1, "updates_per_step": 1.0, "max_grad_norm": None, "critic.number": 2,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cls", DEFAULTS, ids=lambda cls: cls.algorithm)
+def test_defaults_are_those_of_2_60(cls, tmp_path, monkeypatch):
+    monkeypatch.setenv("TUNE_RESULT_DIR", str(tmp_path))
+    found = settings_of(cls())
+    assert {name: found[f"algorithm.{name}"] for name in DEFAULTS[cls]} == DEFAULTS[cls]
+    lanes = 2 if cls in (PPOConfig, IMPALAConfig, APPOConfig) else 1
+    assert found["sampling.num_envs"] == lanes
+
+
+def test_the_old_stack_has_defaults_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("TUNE_RESULT_DIR", str(tmp_path))
+    found = settings_of(DQNConfig().api_stack(False, False))
+    assert found["algorithm.dueling_hidden"] == (256,)
+    assert found["algorithm.exploration.epsilon"].end == pytest.approx(0.02)

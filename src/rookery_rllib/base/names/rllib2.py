@@ -1,0 +1,40 @@
+"""Names of RLlib 2.x: ``ray.rllib.algorithms``, ``.core``, ``.callbacks``, ``ray.air``, ``ray.train``.
+
+`NAMES_OF_2_X` has names that exist in 2021 too, and mean something else to a script of RLlib 2.x.
+"""
+
+from rookery_rllib.base.names import gone_in, names_in
+
+NAMES = names_in("""
+ray.rllib.algorithms.ppo.ppo  rllib2.algorithm_classes: PPO PPOConfig
+ray.rllib.algorithms.ppo  .ppo: *
+ray.rllib.algorithms.appo.appo  rllib2.algorithm_classes: APPO APPOConfig
+ray.rllib.algorithms.appo  .appo: *
+ray.rllib.algorithms.impala.impala  rllib2.algorithm_classes: IMPALA IMPALAConfig Impala=IMPALA ImpalaConfig=IMPALAConfig
+ray.rllib.algorithms.impala  .impala: *
+ray.rllib.algorithms.dqn.dqn  rllib2.algorithm_classes: DQN DQNConfig
+ray.rllib.algorithms.dqn  .dqn: *
+ray.rllib.algorithms.sac.sac  rllib2.algorithm_classes: SAC SACConfig
+ray.rllib.algorithms.sac  .sac: *
+ray.rllib.algorithms.algorithm_config  rllib2.config: AlgorithmConfig NotProvided
+ray.rllib.algorithms.algorithm  rllib2.algorithm: Algorithm
+ray.rllib.algorithms.registry  rllib2.algorithm_classes: get_algorithm_class ALGORITHMS
+ray.rllib.algorithms.callbacks  policy.callbacks: DefaultCallbacks MemoryTrackingCallbacks MultiCallbacks
+ray.rllib.algorithms  .algorithm: *  .algorithm_config: *  .ppo: *  .appo: *  .impala: *  .dqn: *  .sac: *
+
+ray.air ray.air.config ray.train  tune.tuner: RunConfig CheckpointConfig FailureConfig
+""")
+
+_OWN = "use PPO, APPO, IMPALA, DQN or SAC, or a trainer of 2021 in a script of its own (ray.rllib.agents)"
+_OFFLINE = "there is no such algorithm here; use rookery replay import FOLDER -o DATA, then rookery train"
+
+GONE = gone_in(f"""
+ray.rllib.algorithms
+    marwil bc: {_OFFLINE} --algo marwil (or bc) --replay DATA
+    cql iql: {_OFFLINE} --algo cql (or iql) --replay DATA
+    dreamerv3: Dreamer is not implemented
+    tqc: TQC is not implemented; use SAC
+    a2c a3c pg td3 ddpg qmix r2d2 apex_dqn apex_ddpg simple_q ddppo maddpg es ars: {_OWN}
+""")
+
+NAMES_OF_2_X: dict[str, dict[str, str]] = {}

@@ -1,0 +1,44 @@
+"""A process runs scripts of RLlib of 2021, or of 2.x: names of the other are refused."""
+
+import pytest
+
+from rookery_rllib.base import release
+from rookery_rllib.script.finder import find_for_script
+
+
+@pytest.fixture(autouse=True)
+def no_script():
+    release.begin()
+    yield
+    release.begin()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "text"),
+    [
+        ("ray.rllib.algorithms.ppo", "ray.rllib.agents.ppo", "agents.ppo is a name of RLlib of 2021.*algorithms.ppo"),
+        ("ray.rllib.agents.ppo", "ray.rllib.algorithms.ppo", "algorithms.ppo is a name of RLlib 2.x.*agents.ppo"),
+        ("ray.rllib.agents", "ray.air", "ray.air is a name of RLlib 2.x.*process of its own"),
+    ],
+)
+def test_names_of_both_in_one_script_are_refused(first, second, text):
+    find_for_script(first)
+    find_for_script("ray.tune", ["run"])
+    with pytest.raises(ImportError, match=text):
+        find_for_script(second)
+
+
+def test_the_release_follows_from_the_first_name_that_only_one_has():
+    assert not release.is_2_x()
+    find_for_script("ray.rllib", ["agents"])
+    assert not release.is_2_x()
+    release.begin()
+    find_for_script("ray.rllib", ["algorithms"])
+    assert release.is_2_x()
+
+
+def test_a_failed_import_decides_nothing():
+    with pytest.raises(ImportError):
+        find_for_script("ray.rllib.agents.dreamer")
+    find_for_script("ray.rllib.algorithms.ppo", ["PPOConfig"])
+    assert release.is_2_x()
