@@ -6,12 +6,6 @@ from rookery_rllib.base import release
 from rookery_rllib.script.finder import find_for_script
 
 
-@pytest.fixture(autouse=True)
-def no_script():
-    release.begin()
-    yield
-    release.begin()
-
 
 @pytest.mark.parametrize(
     ("first", "second", "text"),

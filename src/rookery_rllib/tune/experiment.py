@@ -154,6 +154,7 @@ def run_given(given: dict[str, Any]) -> ExperimentAnalysis:
         ConfigError: If there are several experiments, or an argument is wrong.
     """
     target, old = given["run_or_experiment"], given.pop("old")
+    given["config"] = getattr(given["config"], "param_space", given["config"])  # of a configuration with methods
     given["max_concurrent_trials"] = old.get("max_concurrent_trials")
     if isinstance(target, Experiment):
         return target.run(**{key: given[key] for key in Experiment.SHARED})

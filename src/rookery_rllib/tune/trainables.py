@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rookery.face import ConfigError, nearest
+from rookery_rllib.base import release
 from rookery_rllib.base.imports import find
 from rookery_rllib.base.registrations import ENVIRONMENTS, register_env, table
 from rookery_rllib.trainer.trial.trainable import Trainable, wrap_function
@@ -51,7 +52,8 @@ def get_trainable_cls(trainable_name: str) -> type[Trainable]:
         return _TRAINABLES[trainable_name]
     if hint := nearest(trainable_name, list(_TRAINABLES)):
         raise ConfigError(f"{trainable_name!r}: no trainable is registered under this name{hint}")
-    found: type[Trainable] = find("ray.rllib.agents.registry.get_trainer_class")(trainable_name)
+    place = "algorithms.registry.get_algorithm_class" if release.is_2_x() else "agents.registry.get_trainer_class"
+    found: type[Trainable] = find(f"ray.rllib.{place}")(trainable_name)
     return found
 
 

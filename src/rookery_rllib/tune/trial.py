@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import shutil
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -58,6 +60,27 @@ class Checkpoint:
     value: str | None = None
     result: Mapping[str, Any] = field(default_factory=dict)
     storage: str = PERSISTENT
+
+    @classmethod
+    def from_directory(cls, path: str | os.PathLike[str]) -> Checkpoint:
+        return cls(os.fspath(path))
+
+    @property
+    def path(self) -> str:
+        """The directory of the checkpoint."""
+        value = os.fspath(self.value or "")
+        return os.path.dirname(value) if os.path.isfile(value) else value
+
+    def to_directory(self, path: str | None = None) -> str:
+        """Copies the directory to `path`, and returns that; without a path, it returns the directory itself."""
+        return self.path if path is None else str(shutil.copytree(self.path, path, dirs_exist_ok=True))
+
+    @contextlib.contextmanager
+    def as_directory(self) -> Iterator[str]:
+        yield self.path
+
+    def __fspath__(self) -> str:
+        return self.path
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rookery.face import ConfigError
-from rookery_rllib.tune.analysis import ExperimentAnalysis
+from rookery_rllib.base import release
+from rookery_rllib.trainer.trial.checkpoints import checkpoints_in
+from rookery_rllib.trainer.trial.result_keys import TRAINING_ITERATION
+from rookery_rllib.tune.analysis import ExperimentAnalysis, is_finite, read_results
 from rookery_rllib.tune.experiment import run
+from rookery_rllib.tune.stopper import value_at
 from rookery_rllib.tune.trial import Checkpoint, Trial
 
 
@@ -79,6 +83,23 @@ class Result:
     def log_dir(self) -> str:
         return self.path
 
+    @property
+    def metrics_dataframe(self) -> Any:
+        """A row for each result; needs pandas."""
+        return ExperimentAnalysis(self.path).trial_dataframes.get(self.path.rstrip("/"))
+
+    @property
+    def best_checkpoints(self) -> list[tuple[Checkpoint, Mapping[str, Any]]]:
+        """The stored checkpoints, each with the result before it."""
+        results = {result.get(TRAINING_ITERATION): result for result in read_results(self.path)}
+        return [(Checkpoint(path), results.get(number, {})) for number, path in checkpoints_in(self.path)]
+
+    def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
+        """Returns the stored checkpoint with the best result; None without one."""
+        found = [pair for pair in self.best_checkpoints if is_finite(value_at(pair[1], metric))]
+        choose = max if mode == "max" else min
+        return choose(found, key=lambda pair: value_at(pair[1], metric))[0] if found else None
+
 
 class ResultGrid:
     """Results of all trials."""
@@ -108,7 +129,17 @@ class ResultGrid:
     def num_terminated(self) -> int:
         return len(self._results) - self.num_errors
 
-    def get_best_result(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> Result:
+    @property
+    def experiment_path(self) -> str:
+        return str(self._experiment_analysis._experiment_dir)
+
+    def get_best_result(
+        self,
+        metric: str | None = None,
+        mode: str | None = None,
+        scope: str = "last",
+        filter_nan_and_inf: bool = True,
+    ) -> Result:
         """Returns the best trial; arguments as of ``ExperimentAnalysis.get_best_trial``.
 
         Raises:
@@ -145,6 +176,7 @@ class Tuner:
         tune_config: TuneConfig | None = None,
         run_config: RunConfig | None = None,
     ) -> None:
+        release.note_import(("ray.tune.Tuner",))
         self._trainable, self._space = trainable, param_space
         self._tune, self._run = tune_config or TuneConfig(), run_config or RunConfig()
         self._resume = False
@@ -159,8 +191,6 @@ class Tuner:
 
     def fit(self) -> ResultGrid:
         tune, made, kept = self._tune, self._run, self._run.checkpoint_config
-        space: Any = self._space
-        space = space.to_dict() if hasattr(space, "to_dict") else space  # of the fluent form
         attribute = kept.checkpoint_score_attribute
         if attribute and kept.checkpoint_score_order == "min":
             attribute = f"min-{attribute}"
@@ -168,7 +198,7 @@ class Tuner:
         shared |= {name: getattr(made, name) for name in ("name", "callbacks", "stop", "sync_config", "verbose",
                                                           "progress_reporter", "log_to_file")}  # fmt: skip
         analysis = run(
-            self._trainable, config=space, local_dir=made.storage_path or made.local_dir, resume=self._resume,
+            self._trainable, config=self._space, local_dir=made.storage_path or made.local_dir, resume=self._resume,
             max_failures=made.failure_config.max_failures, fail_fast=made.failure_config.fail_fast,
             keep_checkpoints_num=kept.num_to_keep, checkpoint_freq=kept.checkpoint_frequency,
             checkpoint_score_attr=attribute,

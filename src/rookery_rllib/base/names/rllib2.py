@@ -23,6 +23,18 @@ ray.rllib.algorithms.callbacks  policy.callbacks: DefaultCallbacks MemoryTrackin
 ray.rllib.algorithms  .algorithm: *  .algorithm_config: *  .ppo: *  .appo: *  .impala: *  .dqn: *  .sac: *
 
 ray.air ray.air.config ray.train  tune.tuner: RunConfig CheckpointConfig FailureConfig
+ray.air ray.train ray.tune  tune.trial: Checkpoint  trainer.trial.resources: SyncConfig
+ray.air.session ray.train  trainer.trial.session:
+    report get_checkpoint get_trial_id get_trial_name get_trial_dir get_trial_resources
+ray.air  tune.tuner: Result ResultGrid
+ray.train  tune.tuner: Result
+ray.tune  trainer.trial.session: get_checkpoint  tune.tuner: TuneConfig Result
+ray.tune.search  tune.search: basic_variant.BasicVariantGenerator repeater.Repeater search.SearchAlgorithm
+    searcher.Searcher concurrency_limiter.ConcurrencyLimiter create_searcher optuna.OptunaSearch
+    tune.space: variant_generator.grid_search sample.Domain
+    .basic_variant: *  .repeater: *  .search: *  .searcher: *  .concurrency_limiter: *
+ray.tune.execution.placement_groups  trainer.trial.resources: PlacementGroupFactory
+ray.tune.experiment  tune.trial: trial.Trial  .trial: *
 """)
 
 _OWN = "use PPO, APPO, IMPALA, DQN or SAC, or a trainer of 2021 in a script of its own (ray.rllib.agents)"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from rookery.face import RookeryError
@@ -37,9 +38,28 @@ def get_session() -> Any:
     return _Session.reporter
 
 
-def report(_metric: Any = None, **kwargs: Any) -> None:
-    """Reports an iteration of the running function, and waits until the next one is requested."""
-    get_session()(_metric, **kwargs)
+def report(_metric: Any = None, *, checkpoint: Any = None, metrics: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+    """Reports an iteration of the running function, and waits until the next one is requested.
+
+    Args:
+        _metric: A number; in RLlib 2.x a dict of metrics.
+        checkpoint: A directory that the function has written, or an object with its `path`.
+        metrics: A dict of metrics.
+        kwargs: Metrics by name.
+    """
+    reporter = get_session()
+    if isinstance(_metric, Mapping):
+        _metric, metrics = None, _metric
+    if checkpoint is not None:
+        folder = reporter.make_checkpoint_dir(reporter.iteration + 1)
+        shutil.copytree(getattr(checkpoint, "path", checkpoint), folder, dirs_exist_ok=True)
+        reporter.set_checkpoint(folder)
+    reporter(_metric, **(metrics or {}), **kwargs)
+
+
+def get_checkpoint() -> Any:
+    """Returns the directory of the checkpoint that the function continues from; None if it begins."""
+    return get_session().checkpoint
 
 
 @contextlib.contextmanager

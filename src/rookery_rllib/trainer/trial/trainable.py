@@ -454,6 +454,15 @@ class StatusReporter:
         self._trainable.is_checkpoint_new = is_new
 
     @property
+    def checkpoint(self) -> Any:
+        """The checkpoint that was set last; None if there is none."""
+        return self._trainable.checkpoint
+
+    @property
+    def iteration(self) -> int:
+        return self._trainable.iteration
+
+    @property
     def logdir(self) -> str:
         return self._trainable.logdir
 
