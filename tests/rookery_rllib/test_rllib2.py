@@ -124,3 +124,9 @@ def test_algorithms_by_name():
     assert get_algorithm_class("DQN", return_config=True)[1].lr == 5e-4
     with pytest.raises(ConfigError, match="PP0: there is no such algorithm; did you mean 'PPO'"):
         get_algorithm_class("PP0")
+
+
+def test_an_evaluation_leaves_the_result_of_training(monkeypatch):
+    config = small(PPOConfig()).evaluation(evaluation_interval=1, evaluation_duration=1)
+    result = config.reporting(metrics_num_episodes_for_smoothing=1).build_algo().train()
+    assert (result["episodes_this_iter"], result["evaluation"]["episodes_this_iter"]) == (8, 1)

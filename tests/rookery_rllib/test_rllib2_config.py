@@ -11,6 +11,7 @@ from rookery_rllib.config.table import rows_of
 from rookery_rllib.config.translation import translated
 from rookery_rllib.rllib2.algorithm_classes import CONFIGS, PPO, APPOConfig, DQNConfig, IMPALAConfig, PPOConfig, SACConfig
 from rookery_rllib.rllib2.arguments import METHODS, TRAINING, arguments
+from rookery_rllib.rllib2.later_callbacks import LATER_HOOKS
 from rookery_rllib.rllib2.config import AlgorithmConfig, NotProvided
 
 
@@ -113,6 +114,7 @@ def test_what_is_not_there_is_refused_with_the_seam(say, text):
 def test_each_argument_that_is_a_key_is_one_of_the_table():
     everywhere = {key for algorithm in DEFAULT_CONFIGS for key in rows_of(algorithm)}
     everywhere |= {key.split(".")[0] for key in everywhere}
+    everywhere |= {f"later_callbacks.{hook}" for hook in LATER_HOOKS}
     groups = [arguments(method, algorithm) for algorithm in CONFIGS for method in METHODS]
     groups += [*TRAINING.values(), *LATER_ARGUMENTS.values()]
     assert not {taken for group in groups for taken in group.values() if isinstance(taken, str)} - everywhere

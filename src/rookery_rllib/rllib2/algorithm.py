@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import gymnasium
+
 from rookery.face import ConfigError
-from rookery_rllib.config.defaults import merge_trainer_configs
+from rookery_rllib.base.registrations import registered_env
+from rookery_rllib.config.defaults import DEFAULT_POLICY_ID, merge_trainer_configs
 from rookery_rllib.rllib2.config import NAMES_OF_TODAY, AlgorithmConfig
 from rookery_rllib.rllib2.defaults_of_2_60 import changes, default_config, fragment_length
+from rookery_rllib.rllib2.env_runners import EnvRunner, EnvRunnerGroup
+from rookery_rllib.rllib2.later_callbacks import ScriptCallbacks, callbacks_of
 from rookery_rllib.rllib2.later_results import Lifetime, Window, env_runner_keys, with_later_keys
+from rookery_rllib.rllib2.metrics_logger import MetricsLogger
 from rookery_rllib.trainer.trainers import Trainer
 
 
@@ -18,6 +25,22 @@ def with_name_of_today(line: str) -> str:
     start, key, rest = line.partition(" = ")
     head, _, name = start.rpartition(": ")
     return f"{head}: {NAMES_OF_TODAY.get(name, name)}{key}{rest}" if head == "rllib config" else line
+
+
+HOOKS = "later_callbacks"
+"""Key of the functions that are callbacks, by hook."""
+
+
+def reached(env: Any) -> Any:
+    """Returns an environment that callbacks may reach: an id of Gymnasium is made as an object of Python."""
+    if not isinstance(env, str) or registered_env(env) is not None or env not in gymnasium.registry:
+        return env
+
+    def make(context: Mapping[str, Any]) -> Any:
+        return gymnasium.make(env, **context)
+
+    make.__name__ = env
+    return make
 
 
 class BuiltConfig(dict[str, Any]):
@@ -95,11 +118,40 @@ class Algorithm(Trainer):
 
     def setup(self, config: dict[str, Any]) -> None:
         self._lifetime = Lifetime()
+        self._evaluates_in_step = False
+        self.metrics = MetricsLogger()
+        self.env_runner = EnvRunner(self)
+        self._script_callbacks = callbacks_of(config.pop("callbacks", None), config.pop(HOOKS, {}))
+        self._script_callbacks.algorithm = self
+        if self._script_callbacks.reaches_environments:
+            config["env"] = reached(config.get("env"))
         try:
             super().setup(config)
         except ConfigError as error:
             raise ConfigError(*map(with_name_of_today, error.problems)) from error
         self._window: Window = Window(self.config["metrics_smoothing_episodes"])
+        self._tell("on_algorithm_init", algorithm=self)
+        self._tell_of_environments()
+
+    def _make_callbacks(self, given: Any) -> ScriptCallbacks:
+        return self._script_callbacks
+
+    def _tell(self, hook: str, **about: Any) -> None:
+        self._script_callbacks.call(hook, metrics_logger=self.metrics, **about)
+
+    def _tell_of_environments(self) -> None:
+        context = self.env_maker.context(0)
+        runner = self.env_runner
+        if "on_environment_created" in self._script_callbacks.hooks:
+            about = {"env_runner": runner, "metrics_logger": runner.metrics, "env": runner.env, "env_context": context}
+            self._script_callbacks.call("on_environment_created", **about)
+        if "on_sub_environment_created" in self._script_callbacks.hooks:
+            worker = self.workers.local_worker()
+            for place, env in enumerate(self._envs):
+                self._script_callbacks.call("on_sub_environment_created", worker=worker, sub_environment=env,
+                                            env_context=context, env_index=place)  # fmt: skip
+        for name, policy in self.policy_facades.items():
+            self._script_callbacks.call("on_create_policy", policy_id=name, policy=policy)
 
     def _translate(self, given: dict[str, Any], agents: list[Any] | None, env: Any) -> None:
         old = not self.algorithm_config.enable_rl_module_and_learner
@@ -114,14 +166,42 @@ class Algorithm(Trainer):
     # --- results ------------------------------------------------------------------------------------------------------
 
     def _result(self, found: Any) -> dict[str, Any]:
-        result = super()._result(found)
-        return with_later_keys(result, self._window.latest, self._lifetime)
+        result = with_later_keys(super()._result(found), self._window.latest, self._lifetime)
+        merged: dict[str, Any] = merge_trainer_configs(result, self.metrics.reduce(), True)
+        merged["env_runners"] = merge_trainer_configs(merged["env_runners"], self.env_runner.metrics.reduce(), True)
+        return merged
+
+    def step(self) -> dict[str, Any]:
+        self._evaluates_in_step = True
+        try:
+            return super().step()
+        finally:
+            self._evaluates_in_step = False
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Runs evaluation episodes; the result has the keys of both stacks, and itself as ``evaluation``."""
-        found = super().evaluate()["evaluation"]
+        self._tell("on_evaluate_start", algorithm=self)
+        of_training, self.env_runner.metrics = self.env_runner.metrics, self._evaluation_metrics
+        try:
+            found = super().evaluate()["evaluation"]
+        finally:
+            self.env_runner.metrics = of_training
         if "episode_reward_mean" in found and "hist_stats" in found:
-            found["env_runners"] = env_runner_keys(found, []) | {
-                "num_env_steps_sampled": found["timesteps_this_iter"],
-            }
-        return {**found, "evaluation": found}
+            runners = env_runner_keys(found, []) | {"num_env_steps_sampled": found["timesteps_this_iter"]}
+            found["env_runners"] = merge_trainer_configs(runners, self._evaluation_metrics.reduce(), True)
+        self._tell("on_evaluate_end", algorithm=self, evaluation_metrics=found)
+        return {"evaluation": found} if self._evaluates_in_step else {**found, "evaluation": found}
+
+    @functools.cached_property
+    def _evaluation_metrics(self) -> MetricsLogger:
+        return MetricsLogger()
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    @property
+    def env_runner_group(self) -> EnvRunnerGroup:
+        return EnvRunnerGroup(self.env_runner)
+
+    def get_module(self, module_id: str = DEFAULT_POLICY_ID) -> Any:
+        """Returns the module of a policy; None if there is none of this name."""
+        return None

@@ -14,6 +14,7 @@ from rookery.face import ConfigError, nearest, show
 from rookery_rllib.config.defaults import DEFAULT_CONFIGS
 from rookery_rllib.config.key_names import LATER_ARGUMENTS
 from rookery_rllib.config.table import ROWS
+from rookery_rllib.rllib2.later_callbacks import LATER_HOOKS
 
 LEARNER = "a custom algorithm replaces a Learner: docs/how-to/own-algorithm.md"
 AGGREGATION = "the trainer itself combines what workers send"
@@ -244,7 +245,7 @@ METHODS: dict[str, dict[str, str | Taken]] = {
         "algorithm_config_overrides_per_module": _by_policy,
         **all_are(nothing, "policy_map_capacity policy_states_are_swappable policy_map_cache"),
     },
-    "callbacks": {},
+    "callbacks": {name: f"later_callbacks.{name}" for name in LATER_HOOKS},
     "reporting": {
         "min_train_timesteps_per_iteration": no("write min_sample_timesteps_per_iteration"),
         **all_are(nothing, "keep_per_episode_custom_metrics metrics_episode_collection_timeout_s log_gradients "

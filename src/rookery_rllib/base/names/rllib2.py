@@ -19,7 +19,10 @@ ray.rllib.algorithms.sac  .sac: *
 ray.rllib.algorithms.algorithm_config  rllib2.config: AlgorithmConfig NotProvided
 ray.rllib.algorithms.algorithm  rllib2.algorithm: Algorithm
 ray.rllib.algorithms.registry  rllib2.algorithm_classes: get_algorithm_class ALGORITHMS
-ray.rllib.algorithms.callbacks  policy.callbacks: DefaultCallbacks MemoryTrackingCallbacks MultiCallbacks
+ray.rllib.algorithms.callbacks ray.rllib.callbacks.callbacks  rllib2.later_callbacks:
+    DefaultCallbacks=RLlibCallback RLlibCallback make_multi_callbacks
+ray.rllib.callbacks  .callbacks: *
+ray.rllib.utils.metrics.metrics_logger  rllib2.metrics_logger: MetricsLogger
 ray.rllib.algorithms  .algorithm: *  .algorithm_config: *  .ppo: *  .appo: *  .impala: *  .dqn: *  .sac: *
 
 ray.air ray.air.config ray.train  tune.tuner: RunConfig CheckpointConfig FailureConfig
