@@ -125,7 +125,7 @@ def test_a_batch_is_changed_before_it_is_learned():
     class Own(RLlibCallback):
         def on_postprocess_trajectory(self, *, worker, episode, agent_id, policy_id, policies, postprocessed_batch,
                                       original_batches, **kwargs):  # fmt: skip
-            postprocessed_batch["rewards"][:] = 0.0
+            postprocessed_batch["value_targets"][:] = 0.0
 
         def on_learn_on_batch(self, *, policy, train_batch, result, **kwargs):
             result["rows"] = train_batch.count
