@@ -115,6 +115,7 @@ def test_each_argument_that_is_a_key_is_one_of_the_table():
     everywhere = {key for algorithm in DEFAULT_CONFIGS for key in rows_of(algorithm)}
     everywhere |= {key.split(".")[0] for key in everywhere}
     everywhere |= {f"later_callbacks.{hook}" for hook in LATER_HOOKS}
+    everywhere |= {"model_config", "rl_module_spec"}
     groups = [arguments(method, algorithm) for algorithm in CONFIGS for method in METHODS]
     groups += [*TRAINING.values(), *LATER_ARGUMENTS.values()]
     assert not {taken for group in groups for taken in group.values() if isinstance(taken, str)} - everywhere

@@ -16,7 +16,9 @@ from rookery_rllib.rllib2.defaults_of_2_60 import changes, default_config, fragm
 from rookery_rllib.rllib2.env_runners import EnvRunner, EnvRunnerGroup
 from rookery_rllib.rllib2.later_callbacks import ScriptCallbacks, callbacks_of
 from rookery_rllib.rllib2.later_results import Lifetime, Window, env_runner_keys, with_later_keys
+from rookery_rllib.rllib2.learned_modules import ModulesView, module_of
 from rookery_rllib.rllib2.metrics_logger import MetricsLogger
+from rookery_rllib.rllib2.script_modules import with_modules
 from rookery_rllib.trainer.trainers import Trainer
 
 
@@ -26,6 +28,9 @@ def with_name_of_today(line: str) -> str:
     head, _, name = start.rpartition(": ")
     return f"{head}: {NAMES_OF_TODAY.get(name, name)}{key}{rest}" if head == "rllib config" else line
 
+
+FLATTEN = "flatten_observations"
+"""Key of whether modules of scripts get observations as one vector."""
 
 HOOKS = "later_callbacks"
 """Key of the functions that are callbacks, by hook."""
@@ -123,6 +128,7 @@ class Algorithm(Trainer):
         self.env_runner = EnvRunner(self)
         self._script_callbacks = callbacks_of(config.pop("callbacks", None), config.pop(HOOKS, {}))
         self._script_callbacks.algorithm = self
+        config = with_modules(self.algorithm, config, bool(config.pop(FLATTEN, False)))
         if self._script_callbacks.reaches_environments:
             config["env"] = reached(config.get("env"))
         try:
@@ -204,4 +210,8 @@ class Algorithm(Trainer):
 
     def get_module(self, module_id: str = DEFAULT_POLICY_ID) -> Any:
         """Returns the module of a policy; None if there is none of this name."""
-        return None
+        return module_of(self.policy_facades.get(module_id), self.algorithm)
+
+    @property
+    def modules(self) -> ModulesView:
+        return ModulesView({name: self.get_module(name) for name in self.policy_facades})

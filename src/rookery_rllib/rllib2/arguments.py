@@ -14,6 +14,7 @@ from rookery.face import ConfigError, nearest, show
 from rookery_rllib.config.defaults import DEFAULT_CONFIGS
 from rookery_rllib.config.key_names import LATER_ARGUMENTS
 from rookery_rllib.config.table import ROWS
+from rookery_rllib.rllib2.connectors import connector_keys
 from rookery_rllib.rllib2.later_callbacks import LATER_HOOKS
 
 LEARNER = "a custom algorithm replaces a Learner: docs/how-to/own-algorithm.md"
@@ -207,6 +208,7 @@ METHODS: dict[str, dict[str, str | Taken]] = {
                   "rollout_fragment_length_auto episode_lookback_horizon "
                   "add_default_connectors_to_env_to_module_pipeline "
                   "add_default_connectors_to_module_to_env_pipeline"),
+        **all_are(connector_keys, "env_to_module_connector module_to_env_connector"),
         **all_are(no("there is one sampling loop: see rollout/worker.py"), "env_runner_cls sample_collector"),
     },
     "training": {
@@ -215,6 +217,7 @@ METHODS: dict[str, dict[str, str | Taken]] = {
         **all_are(nothing, "max_requests_in_flight_per_sampler_worker shuffle_batch_per_epoch _enable_learner_api "
                   "store_buffer_in_checkpoints add_default_connectors_to_learner_pipeline"),
         **all_are(no(LEARNER), "learner_class learner_config_dict"),
+        "learner_connector": connector_keys,
     },
     "resources": all_are(nothing, "num_learner_workers num_cpus_per_learner_worker local_gpu_idx"),
     "learners": {
@@ -260,7 +263,10 @@ METHODS: dict[str, dict[str, str | Taken]] = {
         "env_runner_restore_timeout_s max_num_worker_restarts delay_between_worker_restarts_s "
         "worker_health_probe_timeout_s worker_restore_timeout_s num_consecutive_worker_failures_tolerance "
         "restart_failed_env_runners recreate_failed_workers recreate_failed_env_runners"),
-    "rl_module": {"_enable_rl_module_api": nothing},
+    "rl_module": {
+        "model_config": "model_config", "model_config_dict": "model_config", "rl_module_spec": "rl_module_spec",
+        "algorithm_config_overrides_per_module": _by_policy, "_enable_rl_module_api": nothing,
+    },
     "python_environment": {},
     "experimental": all_are(nothing, "_enable_new_api_stack _tf_policy_handles_more_than_one_loss "
                             "_disable_preprocessor_api _disable_action_flattening _disable_execution_plan_api "

@@ -14,6 +14,7 @@ from rookery_rllib.config.defaults import DEFAULT_POLICY_ID, Config, copied, mer
 from rookery_rllib.config.key_names import LATER_ARGUMENTS
 from rookery_rllib.policy.policies import PolicySpec
 from rookery_rllib.rllib2.arguments import METHODS, arguments, nested
+from rookery_rllib.rllib2.rl_modules import RLModuleSpec
 from rookery_rllib.rllib2.defaults_of_2_60 import default_config, fragment_length
 
 
@@ -271,6 +272,11 @@ class AlgorithmConfig:
     @property
     def uses_new_env_runners(self) -> bool:
         return self.enable_env_runner_and_connector_v2
+
+    @property
+    def rl_module_spec(self) -> Any:
+        """The spec of the modules; an empty one by default."""
+        return self.given.get("rl_module_spec") or RLModuleSpec()
 
     # --- building -----------------------------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ class EnvRunner:
 
     @property
     def module(self) -> Any:
-        return self._algorithm.get_module()
+        return self._algorithm.modules
 
     @property
     def num_envs(self) -> int:

@@ -25,6 +25,46 @@ ray.rllib.callbacks  .callbacks: *
 ray.rllib.utils.metrics.metrics_logger  rllib2.metrics_logger: MetricsLogger
 ray.rllib.algorithms  .algorithm: *  .algorithm_config: *  .ppo: *  .appo: *  .impala: *  .dqn: *  .sac: *
 
+ray.rllib.core.columns  rllib2.rl_modules: Columns
+ray.rllib.core.rl_module.rl_module  rllib2.rl_modules: RLModule RLModuleSpec RLModuleConfig
+    SingleAgentRLModuleSpec=RLModuleSpec
+ray.rllib.core.rl_module.multi_rl_module  rllib2.rl_modules: MultiRLModuleSpec
+ray.rllib.core.rl_module.marl_module  rllib2.rl_modules: MultiAgentRLModuleSpec=MultiRLModuleSpec
+ray.rllib.core.rl_module.default_model_config  rllib2.rl_modules: DefaultModelConfig
+ray.rllib.core.rl_module.apis  rllib2.rl_modules:
+    ValueFunctionAPI value_function_api.ValueFunctionAPI InferenceOnlyAPI inference_only_api.InferenceOnlyAPI
+    TargetNetworkAPI target_network_api.TargetNetworkAPI SelfSupervisedLossAPI
+    self_supervised_loss_api.SelfSupervisedLossAPI
+ray.rllib.core.rl_module.torch.torch_rl_module  rllib2.rl_modules: TorchRLModule
+ray.rllib.core.rl_module.torch  .torch_rl_module: *
+ray.rllib.core.rl_module  .rl_module: *  .multi_rl_module: *  .default_model_config: *
+ray.rllib.core.distribution.torch.torch_distribution ray.rllib.models.torch.torch_distributions
+    rllib2.logit_distributions: TorchDistribution=OfLogits TorchCategorical=CategoricalOfLogits
+    TorchDiagGaussian=GaussianOfLogits TorchSquashedGaussian=SquashedOfLogits TorchDeterministic=ExactActions
+    TorchMultiCategorical=SeveralOfLogits
+ray.rllib.core.distribution.distribution  rllib2.logit_distributions: Distribution=OfLogits
+ray.rllib.examples.rl_modules.classes.random_rlm  rllib2.rl_modules: RandomRLModule=RandomModule
+ray.rllib.examples.rl_modules.classes  .random_rlm: *
+
+ray.rllib.connectors.connector_v2  rllib2.connectors: ConnectorV2
+ray.rllib.connectors.env_to_module  rllib2.connectors:
+    FlattenObservations=FlatObservations flatten_observations.FlattenObservations=FlatObservations
+    MeanStdFilter=NormalizedObservations mean_std_filter.MeanStdFilter=NormalizedObservations
+    FrameStackingEnvToModule=StackedFrames frame_stacking.FrameStackingEnvToModule=StackedFrames
+    PrevActionsPrevRewards=PreviousSteps prev_actions_prev_rewards.PrevActionsPrevRewards=PreviousSteps
+ray.rllib.connectors.env_to_module.frame_stacking ray.rllib.connectors.common.frame_stacking
+    rllib2.connectors: FrameStacking=StackedFrames
+ray.rllib.connectors.learner  rllib2.connectors: FrameStackingLearner=BuiltIn
+    frame_stacking.FrameStackingLearner=BuiltIn AddObservationsFromEpisodesToBatch=BuiltIn
+    AddColumnsFromEpisodesToTrainBatch=BuiltIn NumpyToTensor=BuiltIn AddStatesFromEpisodesToBatch=BuiltIn
+    BatchIndividualItems=BuiltIn GeneralAdvantageEstimation=BuiltIn
+ray.rllib.connectors.module_to_env  rllib2.connectors: NormalizeAndClipActions=BuiltIn GetActions=BuiltIn
+
+ray.rllib.core  rllib2.rl_modules: Columns  rllib2.result_names: DEFAULT_AGENT_ID DEFAULT_MODULE_ID DEFAULT_POLICY_ID
+    ALL_MODULES COMPONENT_ENV_RUNNER COMPONENT_ENV_TO_MODULE_CONNECTOR COMPONENT_EVAL_ENV_RUNNER COMPONENT_LEARNER
+    COMPONENT_LEARNER_GROUP COMPONENT_METRICS_LOGGER COMPONENT_MODULE_TO_ENV_CONNECTOR COMPONENT_OPTIMIZER
+    COMPONENT_RL_MODULE
+ray.rllib.utils.metrics  rllib2.result_names: *
 ray.air ray.air.config ray.train  tune.tuner: RunConfig CheckpointConfig FailureConfig
 ray.air ray.train ray.tune  tune.trial: Checkpoint  trainer.trial.resources: SyncConfig
 ray.air.session ray.train  trainer.trial.session:
