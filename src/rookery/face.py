@@ -108,7 +108,7 @@ if TYPE_CHECKING:
         obs_spec,
     )
     from rookery.core.spaces.entity_set import EntityLayout, EntitySet, entity_layout
-    from rookery.core.spaces.space_files import space_to_json
+    from rookery.core.spaces.space_files import space_from_json, space_to_json
     from rookery.core.timers import Timers
     from rookery.envs.adapters.dict_env import ALL
     from rookery.envs.adapters.gym_env import AGENT
@@ -280,7 +280,7 @@ _NAMES = {
         "ActionSpec CATEGORIES CENTRAL Leaf MASK ObsSpec Tree action_spec obs_spec image_axes"
     ),
     "rookery.core.spaces.entity_set": "EntityLayout EntitySet entity_layout",
-    "rookery.core.spaces.space_files": "space_to_json",
+    "rookery.core.spaces.space_files": "space_from_json space_to_json",
     "rookery.core.timers": "Timers",
     "rookery.envs.adapters.dict_env": "ALL",
     "rookery.envs.adapters.gym_env": "AGENT",

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from rookery.face import ConfigError
+from rookery_rllib.base.imports import find
 from rookery_rllib.batch.minibatches import LEARNER_STATS_KEY as LEARNER_STATS_KEY
 from rookery_rllib.batch.numpy_functions import as_arrays
 from rookery_rllib.policy.explorations import exploration_of
@@ -191,6 +192,13 @@ class Policy:
     def set_state(self, state: Any) -> None:
         self.set_weights(state["weights"])
         self.global_timestep = state.get("global_timestep", 0)
+
+    @staticmethod
+    def from_checkpoint(checkpoint: Any, policy_ids: Any = None) -> Any:
+        """Returns the policies of a checkpoint of RLlib 2.x by name; of ``.../policies/NAME`` the only one."""
+        part = str(getattr(checkpoint, "path", checkpoint)).rstrip("/").rpartition("/")[2]
+        policies = find("ray.rllib.algorithms.algorithm.Algorithm").from_checkpoint(checkpoint).policy_facades
+        return policies[part] if part in policies else dict(policies)
 
     def get_exploration_info(self) -> dict[str, Any]:
         return {} if self.exploration is None else dict(self.exploration.get_info())

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import functools
+import os
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import gymnasium
 
-from rookery.face import ConfigError
+from rookery.face import ConfigError, FileError, read_checkpoint
+from rookery_rllib.base.imports import find
 from rookery_rllib.base.registrations import registered_env
 from rookery_rllib.config.defaults import DEFAULT_POLICY_ID, merge_trainer_configs
+from rookery_rllib.policy.learned_policy import hand_out
 from rookery_rllib.rllib2.config import NAMES_OF_TODAY, AlgorithmConfig
 from rookery_rllib.rllib2.defaults_of_2_60 import changes, default_config, fragment_length
 from rookery_rllib.rllib2.env_runners import EnvRunner, EnvRunnerGroup
@@ -19,6 +25,8 @@ from rookery_rllib.rllib2.later_results import Lifetime, Window, env_runner_keys
 from rookery_rllib.rllib2.learned_modules import ModulesView, module_of
 from rookery_rllib.rllib2.metrics_logger import MetricsLogger
 from rookery_rllib.rllib2.script_modules import with_modules
+from rookery_rllib.rllib2.stored_configs import FILE, read_config, remember, write_config
+from rookery_rllib.trainer.trial.checkpoints import MARKER, checkpoint_directory, finish_checkpoint
 from rookery_rllib.trainer.trainers import Trainer
 
 
@@ -46,6 +54,45 @@ def reached(env: Any) -> Any:
 
     make.__name__ = env
     return make
+
+
+RL_MODULE = "rl_module"
+"""Directory of modules in RLlib's checkpoints."""
+
+
+class SavedPath(str):
+    """Path of a checkpoint, with the attributes of a result."""
+
+    metrics: ClassVar[dict[str, Any]] = {}
+
+    @property
+    def checkpoint(self) -> SavedPath:
+        return self
+
+    @property
+    def path(self) -> str:
+        return checkpoint_directory(str(self))
+
+    def to_directory(self, path: str | None = None) -> str:
+        return self.path if path is None else str(shutil.copytree(self.path, path, dirs_exist_ok=True))
+
+
+def _path_of(checkpoint: Any) -> str:
+    """Returns the directory of a checkpoint: a path, or an object with its `path`."""
+    return os.fspath(getattr(checkpoint, "path", checkpoint))
+
+
+def checkpoint_and_part(checkpoint: Any) -> tuple[Path, str]:
+    """Returns the directory of a checkpoint, and the rest of a path into it, as ``learner_group/learner/rl_module``.
+
+    Raises:
+        FileError: If no directory above the path is a checkpoint.
+    """
+    given = Path(_path_of(checkpoint).removeprefix("file://")).expanduser()
+    for folder in (given, *given.parents):
+        if (folder / FILE).is_file():
+            return folder, given.relative_to(folder).as_posix().removeprefix(".") if given.is_dir() or not given.exists() else ""
+    raise FileError(f"{given}: is in no checkpoint of an algorithm: no directory above it has a file {FILE}")
 
 
 class BuiltConfig(dict[str, Any]):
@@ -128,6 +175,7 @@ class Algorithm(Trainer):
         self.env_runner = EnvRunner(self)
         self._script_callbacks = callbacks_of(config.pop("callbacks", None), config.pop(HOOKS, {}))
         self._script_callbacks.algorithm = self
+        self._number = remember(self.algorithm_config.given)
         config = with_modules(self.algorithm, config, bool(config.pop(FLATTEN, False)))
         if self._script_callbacks.reaches_environments:
             config["env"] = reached(config.get("env"))
@@ -201,6 +249,80 @@ class Algorithm(Trainer):
     @functools.cached_property
     def _evaluation_metrics(self) -> MetricsLogger:
         return MetricsLogger()
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def save_checkpoint(self, tmp_checkpoint_dir: str) -> str:
+        path = super().save_checkpoint(tmp_checkpoint_dir)
+        config = self.algorithm_config
+        old = not config.enable_rl_module_and_learner
+        write_config(Path(tmp_checkpoint_dir), self.algorithm, config.given, old, self._number)
+        return path
+
+    def save(self, checkpoint_dir: Any = None) -> SavedPath:
+        """Writes a checkpoint into a new directory; the returned path has it as ``checkpoint``, too."""
+        return SavedPath(super().save(None if checkpoint_dir is None else str(checkpoint_dir)))
+
+    def save_to_path(self, path: Any = None, **others: Any) -> str:
+        """Writes a checkpoint into a directory, and returns it; None = a new one."""
+        folder = Path(tempfile.mkdtemp(dir=self.logdir) if path is None else path).expanduser()
+        folder.mkdir(parents=True, exist_ok=True)
+        for earlier in folder.glob("checkpoint-*"):
+            earlier.unlink()
+        (folder / MARKER).touch()
+        finish_checkpoint(self.save_checkpoint(str(folder)), str(folder), self.get_state())
+        return str(folder)
+
+    save_checkpoint_to_path = save_to_path
+
+    def restore(self, checkpoint_path: Any) -> None:
+        super().restore(_path_of(checkpoint_path))
+        self._tell("on_checkpoint_loaded", algorithm=self)
+
+    def restore_from_path(self, path: Any, component: str | None = None, **others: Any) -> None:
+        """Loads a checkpoint, or the weights of modules alone.
+
+        Args:
+            path: The checkpoint, or the directory of a module in it.
+            component: ``learner_group/learner/rl_module``, with the name of a module or for all.
+            others: Have no meaning here.
+        """
+        root, part = checkpoint_and_part(path)
+        part = component or part
+        if not part:
+            self.restore(root)
+            return
+        if RL_MODULE not in part.split("/"):
+            raise ConfigError(f"restore_from_path: component = {part!r}: only modules (.../{RL_MODULE}/...) are loaded")
+        wanted = part.split("/")[-1]
+        saved = read_checkpoint(root).state
+        for name in [wanted] if wanted != RL_MODULE else list(saved["policies"]):
+            if name not in self.rookery.policies or name not in saved["policies"]:
+                raise ConfigError(f"restore_from_path: there is no module {name!r} in both")
+            self.rookery.policies[name].load_state_dict(saved["policies"][name])
+            hand_out(self.rookery, name)
+
+    @classmethod
+    def from_checkpoint(cls, path: Any, policy_ids: Any = None, policy_mapping_fn: Any = None,
+                        policies_to_train: Any = None, **others: Any) -> Algorithm:  # fmt: skip
+        """Makes the algorithm of a checkpoint, and loads its state.
+
+        Args:
+            path: The checkpoint.
+            policy_ids: Has no meaning here: all policies are loaded.
+            policy_mapping_fn: Replaces the stored function.
+            policies_to_train: Replaces the stored names.
+            others: Have no meaning here.
+        """
+        root, _ = checkpoint_and_part(path)
+        again = {"multiagent.policy_mapping_fn": policy_mapping_fn, "multiagent.policies_to_train": policies_to_train}
+        name, given, old_stack = read_config(root, {key: value for key, value in again.items() if value is not None})
+        made: Any = find("ray.rllib.algorithms.registry.get_algorithm_class")(name)
+        config = made.get_default_config().api_stack(not old_stack, not old_stack)
+        config.given = given
+        algorithm: Algorithm = config.build_algo()
+        algorithm.restore(root)
+        return algorithm
 
     # --- parts --------------------------------------------------------------------------------------------------------
 

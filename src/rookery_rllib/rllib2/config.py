@@ -14,6 +14,7 @@ from rookery_rllib.config.defaults import DEFAULT_POLICY_ID, Config, copied, mer
 from rookery_rllib.config.key_names import LATER_ARGUMENTS
 from rookery_rllib.policy.policies import PolicySpec
 from rookery_rllib.rllib2.arguments import METHODS, arguments, nested
+from rookery_rllib.rllib2.stored_configs import remember
 from rookery_rllib.rllib2.rl_modules import RLModuleSpec
 from rookery_rllib.rllib2.defaults_of_2_60 import default_config, fragment_length
 
@@ -193,6 +194,7 @@ class AlgorithmConfig:
     @property
     def param_space(self) -> Config:
         """What Tune passes to the algorithm: the keys that were set."""
+        remember(self.given)
         return {**self.given, "enable_rl_module_and_learner": self.enable_rl_module_and_learner}
 
     @property

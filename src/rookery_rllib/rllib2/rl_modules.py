@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from rookery.face import ConfigError
+from rookery_rllib.base.imports import find
 from rookery_rllib.rllib2.logit_distributions import OfLogits, distribution_class
 
 
@@ -194,6 +195,13 @@ class RLModule:
 
     def unwrapped(self) -> RLModule:
         return self
+
+    @classmethod
+    def from_checkpoint(cls, path: Any, **others: Any) -> Any:
+        """Returns the module of a checkpoint: ``.../learner_group/learner/rl_module/NAME``, or all by name."""
+        part = str(getattr(path, "path", path)).rstrip("/").rpartition("/")[2]
+        modules = find("ray.rllib.algorithms.algorithm.Algorithm").from_checkpoint(path).modules
+        return modules.get(part, modules)
 
 
 class TorchRLModule(nn.Module, RLModule):
