@@ -4,6 +4,7 @@
 """
 
 from rookery_rllib.base.names import gone_in, names_in
+from rookery_rllib.base.names.examples import NAMES as EXAMPLES
 
 NAMES = names_in("""
 ray.rllib.algorithms.ppo.ppo  rllib2.algorithm_classes: PPO PPOConfig
@@ -65,6 +66,10 @@ ray.rllib.core  rllib2.rl_modules: Columns  rllib2.result_names: DEFAULT_AGENT_I
     COMPONENT_LEARNER_GROUP COMPONENT_METRICS_LOGGER COMPONENT_MODULE_TO_ENV_CONNECTOR COMPONENT_OPTIMIZER
     COMPONENT_RL_MODULE
 ray.rllib.utils.metrics  rllib2.result_names: *
+ray.rllib.examples.utils ray.rllib.utils.test_utils  rllib2.example_scripts:
+    add_rllib_example_script_args run_rllib_example_script_experiment should_stop
+ray.rllib.examples.envs.classes.multi_agent  rllib2.later_envs:
+    MultiAgentCartPole MultiAgentPendulum MultiAgentMountainCar
 ray.air ray.air.config ray.train  tune.tuner: RunConfig CheckpointConfig FailureConfig
 ray.air ray.train ray.tune  tune.trial: Checkpoint  trainer.trial.resources: SyncConfig
 ray.air.session ray.train  trainer.trial.session:
@@ -80,6 +85,19 @@ ray.tune.execution.placement_groups  trainer.trial.resources: PlacementGroupFact
 ray.tune.experiment  tune.trial: trial.Trial  .trial: *
 """)
 
+CLASSES = "ray.rllib.examples.envs.classes"
+
+_SINGLE = (
+    "correlated_actions_env", "debug_counter_env", "fast_image_env", "look_and_push", "mock_env",
+    "nested_space_repeat_after_me_env", "parametric_actions_cartpole", "random_env", "repeat_after_me_env",
+    "repeat_initial_obs_env", "simple_corridor", "simple_rpg", "stateless_cartpole", "windy_maze_env",
+)  # fmt: skip
+_SEVERAL = ("rock_paper_scissors", "two_step_game")
+
+for _below, _modules in ((CLASSES, _SINGLE), (f"{CLASSES}.multi_agent", _SEVERAL)):
+    for _module in _modules:
+        NAMES[f"{_below}.{_module}"] = EXAMPLES[f"ray.rllib.examples.env.{_module}"]
+
 _OWN = "use PPO, APPO, IMPALA, DQN or SAC, or a trainer of 2021 in a script of its own (ray.rllib.agents)"
 _OFFLINE = "there is no such algorithm here; use rookery replay import FOLDER -o DATA, then rookery train"
 
@@ -92,4 +110,12 @@ ray.rllib.algorithms
     a2c a3c pg td3 ddpg qmix r2d2 apex_dqn apex_ddpg simple_q ddppo maddpg es ars: {_OWN}
 """)
 
-NAMES_OF_2_X: dict[str, dict[str, str]] = {}
+NAMES_OF_2_X = names_in("""
+ray.rllib.env.multi_agent_env  rllib2.later_envs: MultiAgentEnv make_multi_agent
+ray.rllib.env.wrappers.pettingzoo_env ray.rllib.env.pettingzoo_env  rllib2.later_envs:
+    PettingZooEnv ParallelPettingZooEnv
+ray.rllib.env ray.rllib  rllib2.later_envs: MultiAgentEnv
+ray.rllib.env  rllib2.later_envs: PettingZooEnv ParallelPettingZooEnv
+ray.rllib.examples.env.multi_agent  rllib2.later_envs:
+    MultiAgentCartPole MultiAgentPendulum MultiAgentMountainCar make_multi_agent
+""")
