@@ -15,6 +15,7 @@ from rookery_rllib.config.defaults import DEFAULT_CONFIGS
 from rookery_rllib.config.key_names import LATER_ARGUMENTS
 from rookery_rllib.config.table import ROWS
 from rookery_rllib.rllib2.connectors import connector_keys
+from rookery_rllib.rllib2.env_runners import EnvRunner
 from rookery_rllib.rllib2.later_callbacks import LATER_HOOKS
 
 LEARNER = "a custom algorithm replaces a Learner: docs/how-to/own-algorithm.md"
@@ -209,7 +210,8 @@ METHODS: dict[str, dict[str, str | Taken]] = {
                   "add_default_connectors_to_env_to_module_pipeline "
                   "add_default_connectors_to_module_to_env_pipeline"),
         **all_are(connector_keys, "env_to_module_connector module_to_env_connector"),
-        **all_are(no("there is one sampling loop: see rollout/worker.py"), "env_runner_cls sample_collector"),
+        "env_runner_cls": only(None, EnvRunner, why="there is one sampling loop (rollout/worker.py)"),
+        "sample_collector": no("there is one sampling loop: see rollout/worker.py"),
     },
     "training": {
         "model": "model", "lr": _lr,

@@ -231,6 +231,17 @@ class TorchRLModule(nn.Module, RLModule):
         self.load_state_dict({name: torch.as_tensor(np.asarray(value)) for name, value in state.items()})
 
 
+class DefaultModule(TorchRLModule):
+    """The default networks of an algorithm, which settings make; masks of actions in observations are applied."""
+
+    is_default = True
+
+    def __init_subclass__(cls) -> None:
+        """Marks a subclass as one of the script, which has to make its own layers."""
+        super().__init_subclass__()
+        cls.is_default = False
+
+
 class ValueFunctionAPI:
     """A module that computes values."""
 

@@ -17,6 +17,26 @@ ray.rllib.algorithms.dqn.dqn  rllib2.algorithm_classes: DQN DQNConfig
 ray.rllib.algorithms.dqn  .dqn: *
 ray.rllib.algorithms.sac.sac  rllib2.algorithm_classes: SAC SACConfig
 ray.rllib.algorithms.sac  .sac: *
+ray.rllib.algorithms.ppo.ppo_torch_policy ray.rllib.algorithms.ppo.ppo_tf_policy ray.rllib.algorithms.ppo
+    policy.templates: PPOTorchPolicy
+ray.rllib.algorithms.ppo.ppo_tf_policy  policy.templates: PPOTF1Policy=PPOTFPolicy PPOTF2Policy=PPOTFPolicy
+ray.rllib.algorithms.dqn.dqn_torch_policy ray.rllib.algorithms.dqn  policy.templates: DQNTorchPolicy
+ray.rllib.algorithms.sac.sac_torch_policy ray.rllib.algorithms.sac  policy.templates: SACTorchPolicy
+ray.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module ray.rllib.algorithms.ppo.torch.ppo_torch_rl_module
+    rllib2.rl_modules: DefaultPPOTorchRLModule=DefaultModule PPOTorchRLModule=DefaultModule
+ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module
+    rllib2.rl_modules: DefaultDQNTorchRLModule=DefaultModule
+ray.rllib.algorithms.sac.torch.default_sac_torch_rl_module
+    rllib2.rl_modules: DefaultSACTorchRLModule=DefaultModule
+ray.rllib.examples.rl_modules.classes.action_masking_rlm  rllib2.rl_modules: ActionMaskingTorchRLModule=DefaultModule
+ray.rllib.env.single_agent_env_runner  rllib2.env_runners: SingleAgentEnvRunner=EnvRunner
+ray.rllib.env.multi_agent_env_runner  rllib2.env_runners: MultiAgentEnvRunner=EnvRunner
+ray.rllib.env.env_runner  rllib2.env_runners: EnvRunner
+ray.rllib.env.env_runner_group  rllib2.env_runners: EnvRunnerGroup
+ray.rllib.env.single_agent_episode  rllib2.later_episodes: SingleAgentEpisode=EpisodeView
+ray.rllib.env.multi_agent_episode  rllib2.later_episodes: MultiAgentEpisode=EpisodeView
+ray.rllib.evaluation  policy.episodes: Episode=MultiAgentEpisode episode.Episode=MultiAgentEpisode
+    episode_v2.EpisodeV2=MultiAgentEpisode
 ray.rllib.algorithms.algorithm_config  rllib2.config: AlgorithmConfig NotProvided
 ray.rllib.algorithms.algorithm  rllib2.algorithm: Algorithm
 ray.rllib.algorithms.registry  rllib2.algorithm_classes: get_algorithm_class ALGORITHMS
