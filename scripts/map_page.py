@@ -38,7 +38,7 @@ BELOW_LEARNING = (
 """What a training step calls; it has no timers of its own."""
 
 ROOMS = (
-    ("faces", "`rookery_rllib` → `rookery_mlagents`", "RLlib, Tune and gym of 2021 · ML-Agents' files, wire and API"),
+    ("faces", "`rookery_rllib` → `rookery_mlagents`", "RLlib, Tune and gym · ML-Agents' files, wire and API"),
     ("8", "`cli`", "arguments to settings, a file a verb"),
     ("7", "`extend` \\| `script`", "public names for own parts \\| runs a script with names of its own in sight"),
     (
@@ -134,6 +134,7 @@ SUBJECTS = (
     ("clients from outside", "envs/external/client.py:Client, envs/external/env.py:ExternalEnv", "how-to/external.md"),
     ("plug-ins", "core/plugins.py:PluginTable", "how-to/plug-in.md"),
     ("scripts of RLlib", "rookery_rllib/config/translation.py, rookery_rllib/trainer/trainers.py", "from-rllib.md"),
+    ("scripts of RLlib 2", "rookery_rllib/rllib2/config.py, rookery_rllib/rllib2/algorithm.py", "from-rllib2.md"),
     (
         "files and games of ML-Agents",
         "rookery_mlagents/learn/learn.py:learning, rookery_mlagents/link/unity_env.py:UnityEnv",

@@ -6,7 +6,6 @@ from rookery_rllib.base import release
 from rookery_rllib.script.finder import find_for_script
 
 
-
 @pytest.mark.parametrize(
     ("first", "second", "text"),
     [

@@ -8,8 +8,16 @@ import pytest
 
 from rookery.core.errors import ConfigError
 from rookery_rllib.base import machine
-from rookery_rllib.rllib2.algorithm_classes import DQN, PPO, APPOConfig, DQNConfig, IMPALAConfig, PPOConfig, SACConfig
-from rookery_rllib.rllib2.algorithm_classes import get_algorithm_class
+from rookery_rllib.rllib2.algorithm_classes import (
+    DQN,
+    PPO,
+    APPOConfig,
+    DQNConfig,
+    IMPALAConfig,
+    PPOConfig,
+    SACConfig,
+    get_algorithm_class,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +60,11 @@ def test_a_result_has_the_keys_of_all_releases():
     algo = small(PPOConfig()).build_algo()
     first, second = algo.train(), algo.train()
     runners = second["env_runners"]
-    assert (runners["episode_return_mean"], runners["episode_return_min"], runners["episode_return_max"]) == (10, 10, 10)
+    assert (runners["episode_return_mean"], runners["episode_return_min"], runners["episode_return_max"]) == (
+        10,
+        10,
+        10,
+    )
     assert (runners["episode_len_mean"], runners["episode_len_min"], runners["num_episodes"]) == (5, 5, 8)
     assert (runners["num_episodes_lifetime"], runners["num_env_steps_sampled"]) == (16, 40)
     assert runners["num_env_steps_sampled_lifetime"] == second["num_env_steps_sampled_lifetime"] == 80
@@ -65,8 +77,9 @@ def test_a_result_has_the_keys_of_all_releases():
     # the old stack of later releases, and 2.0 to 2.9
     assert runners["episode_reward_mean"] == second["episode_reward_mean"] == 10.0
     assert second["sampler_results"]["hist_stats"]["episode_lengths"] == [5] * 16
-    assert second["info"]["learner"]["default_policy"]["learner_stats"]["vf_loss"] == (
-        second["learners"]["default_policy"]["vf_loss"]
+    assert (
+        second["info"]["learner"]["default_policy"]["learner_stats"]["vf_loss"]
+        == (second["learners"]["default_policy"]["vf_loss"])
     )
     assert (second["timesteps_total"], second["training_iteration"], first["episodes_total"]) == (80, 2, 8)
     assert second["config"]["num_env_runners"] == 0 and second["config"]["lr"] == 5e-5
@@ -74,7 +87,12 @@ def test_a_result_has_the_keys_of_all_releases():
 
 def test_the_configuration_of_an_algorithm_has_the_names_of_today():
     algo = small(PPOConfig()).training(lr=1e-3).build()
-    assert (algo.config.lr, algo.config["lr"], algo.config.num_env_runners, algo.config.env) == (1e-3, 1e-3, 0, Counting)
+    assert (algo.config.lr, algo.config["lr"], algo.config.num_env_runners, algo.config.env) == (
+        1e-3,
+        1e-3,
+        0,
+        Counting,
+    )
     assert algo.config.train_batch_size_per_learner == algo.config["train_batch_size"] == 40
     assert algo.config.copy().training(gamma=0.5).build_algo().config.gamma == 0.5
 

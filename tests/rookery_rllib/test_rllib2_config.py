@@ -9,10 +9,18 @@ from rookery_rllib.config.defaults import DEFAULT_CONFIGS
 from rookery_rllib.config.key_names import LATER_ARGUMENTS
 from rookery_rllib.config.table import rows_of
 from rookery_rllib.config.translation import translated
-from rookery_rllib.rllib2.algorithm_classes import CONFIGS, PPO, APPOConfig, DQNConfig, IMPALAConfig, PPOConfig, SACConfig
+from rookery_rllib.rllib2.algorithm_classes import (
+    CONFIGS,
+    PPO,
+    APPOConfig,
+    DQNConfig,
+    IMPALAConfig,
+    PPOConfig,
+    SACConfig,
+)
 from rookery_rllib.rllib2.arguments import METHODS, TRAINING, arguments
-from rookery_rllib.rllib2.later_callbacks import LATER_HOOKS
 from rookery_rllib.rllib2.config import AlgorithmConfig, NotProvided
+from rookery_rllib.rllib2.later_callbacks import LATER_HOOKS
 
 
 def test_methods_say_keys_of_2021_and_return_the_configuration():

@@ -195,9 +195,7 @@ def test_example_scripts_run_by_tune_or_in_a_loop(capsys):
     result = run_rllib_example_script_experiment(pole.copy(), arguments("--no-tune", "--num-env-runners=1"))
     assert result["config"]["num_env_runners"] == 1 and "Stop criterion" in capsys.readouterr().out
     with pytest.raises(RookeryError, match="did not reach 1000"):
-        run_rllib_example_script_experiment(
-            pole.copy(), arguments("--as-test"), success_metric={RETURN: 1000.0}
-        )
+        run_rllib_example_script_experiment(pole.copy(), arguments("--as-test"), success_metric={RETURN: 1000.0})
     with pytest.raises(ConfigError, match="--wandb-key"):
         run_rllib_example_script_experiment(small("CartPole-v1"), arguments("--wandb-key=x"))
     assert should_stop({RETURN: 1.0}, result) and not should_stop({"other": 1.0}, result)

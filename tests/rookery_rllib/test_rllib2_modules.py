@@ -90,11 +90,15 @@ def test_a_module_of_a_script_is_learned():
 
 
 def test_a_module_learns_what_it_is_told_through_flat_observations():
-    config = PPOConfig().environment(Guess).env_runners(
-        num_env_runners=0, env_to_module_connector=lambda env: FlatObservations()
+    config = (
+        PPOConfig()
+        .environment(Guess)
+        .env_runners(num_env_runners=0, env_to_module_connector=lambda env: FlatObservations())
     )
     config = config.training(train_batch_size_per_learner=256, minibatch_size=64, num_epochs=6, lr=0.02)
-    algo = config.rl_module(rl_module_spec=RLModuleSpec(Plain, model_config={"width": 16})).debugging(seed=1).build_algo()
+    algo = (
+        config.rl_module(rl_module_spec=RLModuleSpec(Plain, model_config={"width": 16})).debugging(seed=1).build_algo()
+    )
     first = algo.train()["env_runners"]["episode_return_mean"]
     for _ in range(5):
         last = algo.train()["env_runners"]["episode_return_mean"]
@@ -136,7 +140,9 @@ def test_a_module_with_a_state_is_learned_in_sequences():
             }
 
         def compute_values(self, batch, embeddings=None):
-            return self.values(self._forward(batch)[Columns.EMBEDDINGS] if embeddings is None else embeddings).squeeze(-1)
+            return self.values(self._forward(batch)[Columns.EMBEDDINGS] if embeddings is None else embeddings).squeeze(
+                -1
+            )
 
     spec = RLModuleSpec(module_class=Remembering, model_config={"max_seq_len": 10})
     algo = small(PPOConfig()).rl_module(rl_module_spec=spec).training(lr=0.1).build_algo()
@@ -176,7 +182,8 @@ def test_connectors_are_settings(make, path, value):
         (lambda: PPOConfig().env_runners(env_to_module_connector=lambda env: ConnectorV2()),
          r"env_runners\(env_to_module_connector\): the connector ConnectorV2.*wrap the environment"),
         (lambda: PPOConfig().env_runners(env_to_module_connector=lambda env: env.x), "failed without an environment"),
-        (lambda: DQNConfig().environment("CartPole-v1").rl_module(rl_module_spec=RLModuleSpec(Plain)).build_algo(), "Plain: DQN makes its"),
+        (lambda: DQNConfig().environment("CartPole-v1").rl_module(rl_module_spec=RLModuleSpec(Plain)).build_algo(),
+         "Plain: DQN makes its"),
         (lambda: small(PPOConfig()).rl_module(rl_module_spec=RLModuleSpec(TorchRLModule)).build_algo(),
          "has no compute_values"),
         (lambda: small(PPOConfig()).rl_module(model_config={"hiddens": [3]}).build_algo(), "model_config.hiddens"),

@@ -50,7 +50,9 @@ def test_a_tuner_searches_and_finds_the_best_by_a_nested_metric():
         "PPO",
         param_space=config,
         tune_config=TuneConfig(metric=RETURN, mode="max", num_samples=1),
-        run_config=RunConfig(stop={"training_iteration": 2}, checkpoint_config=CheckpointConfig(checkpoint_at_end=True)),
+        run_config=RunConfig(
+            stop={"training_iteration": 2}, checkpoint_config=CheckpointConfig(checkpoint_at_end=True)
+        ),
     )
     grid = tuner.fit()
     assert (len(grid), grid.num_errors) == (2, 0)
@@ -90,7 +92,9 @@ def test_run_takes_the_dict_of_a_configuration():
 
     find_for_script("ray.rllib.algorithms.ppo")
     run = find("ray.tune.run")
-    analysis = run("PPO", config=small().to_dict(), stop={"episode_reward_mean": 1.0, "training_iteration": 3}, verbose=0)
+    analysis = run(
+        "PPO", config=small().to_dict(), stop={"episode_reward_mean": 1.0, "training_iteration": 3}, verbose=0
+    )
     assert analysis.trials[0].last_result["training_iteration"] == 1
 
 

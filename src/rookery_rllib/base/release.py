@@ -8,8 +8,8 @@ OF_2021 = ("ray.rllib.agents", "ray.rllib.contrib")
 """Packages that only RLlib of 2021 has."""
 
 OF_2_X = (
-    "ray.air", "ray.train", "ray.tune.Tuner", "ray.tune.TuneConfig", "ray.tune.RunConfig", "ray.tune.tuner", "ray.rllib.algorithms", "ray.rllib.callbacks", "ray.rllib.connectors", "ray.rllib.core",
-    "ray.rllib.utils.metrics",
+    "ray.air", "ray.train", "ray.tune.Tuner", "ray.tune.TuneConfig", "ray.tune.RunConfig", "ray.tune.tuner",
+    "ray.rllib.algorithms", "ray.rllib.callbacks", "ray.rllib.connectors", "ray.rllib.core", "ray.rllib.utils.metrics",
 )  # fmt: skip
 """Packages that only RLlib 2.x has."""
 

@@ -21,13 +21,13 @@ from rookery_rllib.rllib2.config import NAMES_OF_TODAY, AlgorithmConfig
 from rookery_rllib.rllib2.defaults_of_2_60 import changes, default_config, fragment_length
 from rookery_rllib.rllib2.env_runners import EnvRunner, EnvRunnerGroup
 from rookery_rllib.rllib2.later_callbacks import ScriptCallbacks, callbacks_of
-from rookery_rllib.rllib2.later_results import Lifetime, Window, env_runner_keys, with_later_keys
+from rookery_rllib.rllib2.later_results import SAMPLED, Lifetime, Window, env_runner_keys, with_later_keys
 from rookery_rllib.rllib2.learned_modules import ModulesView, module_of
 from rookery_rllib.rllib2.metrics_logger import MetricsLogger
 from rookery_rllib.rllib2.script_modules import with_modules
 from rookery_rllib.rllib2.stored_configs import FILE, read_config, remember, write_config
-from rookery_rllib.trainer.trial.checkpoints import MARKER, checkpoint_directory, finish_checkpoint
 from rookery_rllib.trainer.trainers import Trainer
+from rookery_rllib.trainer.trial.checkpoints import MARKER, checkpoint_directory, finish_checkpoint
 
 
 def with_name_of_today(line: str) -> str:
@@ -91,7 +91,9 @@ def checkpoint_and_part(checkpoint: Any) -> tuple[Path, str]:
     given = Path(_path_of(checkpoint).removeprefix("file://")).expanduser()
     for folder in (given, *given.parents):
         if (folder / FILE).is_file():
-            return folder, given.relative_to(folder).as_posix().removeprefix(".") if given.is_dir() or not given.exists() else ""
+            return folder, given.relative_to(folder).as_posix().removeprefix(
+                "."
+            ) if given.is_dir() or not given.exists() else ""
     raise FileError(f"{given}: is in no checkpoint of an algorithm: no directory above it has a file {FILE}")
 
 
@@ -210,7 +212,9 @@ class Algorithm(Trainer):
     def _translate(self, given: dict[str, Any], agents: list[Any] | None, env: Any) -> None:
         old = not self.algorithm_config.enable_rl_module_and_learner
         own = merge_trainer_configs(changes(self.algorithm, old), given, True)
-        length = fragment_length(self.algorithm, merge_trainer_configs(default_config(self.algorithm, old), given, True))
+        length = fragment_length(
+            self.algorithm, merge_trainer_configs(default_config(self.algorithm, old), given, True)
+        )
         super()._translate(own | {"rollout_fragment_length": length}, agents, env)
 
     def _take_over_translation(self, env: Any) -> None:
@@ -242,6 +246,7 @@ class Algorithm(Trainer):
             self.env_runner.metrics = of_training
         if "episode_reward_mean" in found and "hist_stats" in found:
             runners = env_runner_keys(found, []) | {"num_env_steps_sampled": found["timesteps_this_iter"]}
+            found["sampler_results"] = {key: found[key] for key in SAMPLED if key in found}
             found["env_runners"] = merge_trainer_configs(runners, self._evaluation_metrics.reduce(), True)
         self._tell("on_evaluate_end", algorithm=self, evaluation_metrics=found)
         return {"evaluation": found} if self._evaluates_in_step else {**found, "evaluation": found}

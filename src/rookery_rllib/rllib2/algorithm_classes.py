@@ -21,7 +21,11 @@ for _name in NAMES:
     CONFIGS[_name] = type(
         f"{_name}Config",
         (AlgorithmConfig,),
-        {"algorithm": _name, "__module__": __name__, "__doc__": f"Configuration of {_name}, with RLlib 2.60's defaults."},
+        {
+            "algorithm": _name,
+            "__module__": __name__,
+            "__doc__": f"Configuration of {_name}, with RLlib 2.60's defaults.",
+        },
     )
     ALGORITHMS[_name] = type(
         _name,
@@ -42,8 +46,7 @@ PPOConfig, APPOConfig, IMPALAConfig, DQNConfig, SACConfig = (CONFIGS[name] for n
 
 
 def get_algorithm_class(alg: str, return_config: bool = False) -> Any:
-    """Returns the algorithm of a name, and its default configuration if asked; raises a ConfigError for another name.
-    """
+    """Returns the algorithm of a name, and its default configuration if asked; raises a ConfigError without one."""
     if alg not in ALGORITHMS:
         raise ConfigError(f"{alg}: there is no such algorithm{nearest(alg, NAMES)}; there are {', '.join(NAMES)}")
     return (ALGORITHMS[alg], CONFIGS[alg]()) if return_config else ALGORITHMS[alg]

@@ -278,6 +278,7 @@ METHODS: dict[str, dict[str, str | Taken]] = {
 }  # fmt: skip
 """Arguments of each method that are not simply a key: a function returns keys; a few are sections of keys."""
 
+
 @cache
 def arguments(method: str, algorithm: str) -> dict[str, str | Taken]:
     """Returns the arguments of a method, each with its key of 2021, or a function that returns keys."""

@@ -14,10 +14,9 @@ from rookery_rllib.config.defaults import DEFAULT_POLICY_ID, Config, copied, mer
 from rookery_rllib.config.key_names import LATER_ARGUMENTS
 from rookery_rllib.policy.policies import PolicySpec
 from rookery_rllib.rllib2.arguments import METHODS, arguments, nested
-from rookery_rllib.rllib2.stored_configs import remember
-from rookery_rllib.rllib2.rl_modules import RLModuleSpec
 from rookery_rllib.rllib2.defaults_of_2_60 import default_config, fragment_length
-
+from rookery_rllib.rllib2.rl_modules import RLModuleSpec
+from rookery_rllib.rllib2.stored_configs import remember
 
 _STACK = ("enable_rl_module_and_learner", "enable_env_runner_and_connector_v2")
 """Arguments of `AlgorithmConfig.api_stack`, which are attributes."""
@@ -214,11 +213,7 @@ class AlgorithmConfig:
             return getattr(self, name)
         whole = self.whole
         key = ATTRIBUTES.get(name) or next(
-            (
-                taken
-                for method in METHODS
-                if isinstance(taken := arguments(method, self.algorithm).get(name), str)
-            ),
+            (taken for method in METHODS if isinstance(taken := arguments(method, self.algorithm).get(name), str)),
             name,
         )
         section, _, last = key.rpartition(".")
@@ -265,7 +260,10 @@ class AlgorithmConfig:
         return self.to_dict().values()
 
     def get(self, key: str, default: Any = None) -> Any:
-        return self[key] if key in self else default
+        try:
+            return self[key]
+        except KeyError:
+            return default
 
     @property
     def is_multi_agent(self) -> bool:

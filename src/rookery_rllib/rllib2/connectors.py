@@ -40,7 +40,9 @@ class FlatObservations(Connector):
     def keys(self) -> Mapping[str, Any]:
         for name in ("keys_to_remove",):
             if self.how.get(name):
-                raise ConfigError(f"rllib config: the connector FlattenObservations: {name}: wrap the environment instead")
+                raise ConfigError(
+                    f"rllib config: the connector FlattenObservations: {name}: wrap the environment instead"
+                )
         return {"flatten_observations": True}
 
 
@@ -92,7 +94,9 @@ def connector_keys(given: Mapping[str, Any], value: Any) -> Mapping[str, Any]:
         except ConfigError:
             raise
         except Exception as error:  # the function is the script's
-            raise ConfigError(f"rllib config: the connector's function failed without an environment ({error}); {INSTEAD}") from error
+            raise ConfigError(
+                f"rllib config: the connector's function failed without an environment ({error}); {INSTEAD}"
+            ) from error
     keys: dict[str, Any] = {}
     for each in made if isinstance(made, list | tuple) else [made]:
         if not isinstance(each, Connector):

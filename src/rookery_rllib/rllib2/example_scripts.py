@@ -160,7 +160,9 @@ def _looped(config: AlgorithmConfig, stop: Mapping[str, Any], iterations: int) -
     for number in range(stop.get("training_iteration", iterations)):
         result = algorithm.train()
         say(f"iter={number} R={value_at(result, RETURN)}")
-        reached = [key for key, least in stop.items() if (value := value_at(result, key)) is not None and value >= least]
+        reached = [
+            key for key, least in stop.items() if (value := value_at(result, key)) is not None and value >= least
+        ]
         if reached:
             say(f"Stop criterion ({reached[0]}={stop[reached[0]]}) fulfilled!")
             break

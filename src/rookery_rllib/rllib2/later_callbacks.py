@@ -94,19 +94,22 @@ class ScriptCallbacks(DefaultCallbacks):
         self.hooks = hooks
         follows = any(map(self._reads_episodes, ("on_episode_step", "on_episode_end")))
         if "on_episode_start" in hooks or "on_episode_created" in hooks or follows:
-            setattr(self, "on_episode_start", self._start)
+            self.on_episode_start = self._start
         if "on_episode_step" in hooks or follows:
-            setattr(self, "on_episode_step", self._step)
+            self.on_episode_step = self._step
         if "on_episode_end" in hooks:
-            setattr(self, "on_episode_end", self._end)
+            self.on_episode_end = self._end
         for name in set(HOOKS) & set(hooks) - {"on_episode_start", "on_episode_step", "on_episode_end"}:
             setattr(self, name, partial(self._other, name))
         if "on_train_result" in hooks:
-            setattr(self, "on_train_result", self._result)
+            self.on_train_result = self._result
 
     def _reads_episodes(self, name: str) -> bool:
         """Returns whether a hook may read steps of episodes: one of the new stack, which takes no worker."""
-        return any(not {"worker", "base_env", "policies"} & set(inspect.signature(hook).parameters) for hook in self.hooks.get(name, ()))
+        return any(
+            not {"worker", "base_env", "policies"} & set(inspect.signature(hook).parameters)
+            for hook in self.hooks.get(name, ())
+        )
 
     @property
     def reaches_environments(self) -> bool:

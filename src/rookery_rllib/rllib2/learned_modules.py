@@ -50,7 +50,10 @@ class LearnedModule:
         states = [state] if isinstance(state, Tensor | np.ndarray) else list((state or {}).values())
         if self._algorithm in BY_VALUES:
             actions, _, extra = self._policy.compute_actions(rows, states, explore=explore)
-            return {Columns.ACTIONS: torch.as_tensor(actions), Columns.ACTION_LOGP: torch.as_tensor(extra["action_logp"])}
+            return {
+                Columns.ACTIONS: torch.from_numpy(np.asarray(actions)),
+                Columns.ACTION_LOGP: torch.from_numpy(np.asarray(extra["action_logp"])),
+            }
         with torch.no_grad():
             outputs, after = self._policy.model({"obs": torch.from_numpy(rows)}, states)
         found = {Columns.ACTION_DIST_INPUTS: outputs}

@@ -228,7 +228,7 @@ class TorchRLModule(nn.Module, RLModule):
         return {name: value.detach().cpu().numpy() for name, value in self.state_dict().items()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        self.load_state_dict({name: torch.as_tensor(np.asarray(value)) for name, value in state.items()})
+        self.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in state.items()})
 
 
 class DefaultModule(TorchRLModule):

@@ -210,7 +210,9 @@ class ModuleModel(TorchModelV2, nn.Module):
             )
         self._batch, self._outputs = batch, outputs
         after = outputs.get(Columns.STATE_OUT) if self._state else None
-        found: list[Any] = [] if after is None else [after[name] for name in self._names] if self._names else list(after)
+        found: list[Any] = (
+            [] if after is None else [after[name] for name in self._names] if self._names else list(after)
+        )
         inputs = outputs[Columns.ACTION_DIST_INPUTS]
         return inputs.squeeze(1) if self._state else inputs, found
 
@@ -248,7 +250,7 @@ class ModulePolicy(Policy):
             raise ConfigError(f"module {type(self.rl_module).__name__}: has a state, and does not learn; use a Policy")
 
     def _act(self, columns: Mapping[str, Any], states: Any, explore: bool | None, timestep: int | None) -> Any:
-        rows = torch.as_tensor(np.asarray(as_arrays(columns["obs"]), np.float32))
+        rows = torch.from_numpy(np.asarray(as_arrays(columns["obs"]), np.float32))
         _, obs = observed(self.observation_space, rows, rows, self.flatten)
         module = self.rl_module
         act = module.forward_exploration if self._explores(explore) else module.forward_inference

@@ -8,7 +8,10 @@ config = (
     .environment("CartPole-v1")
     .rollouts(num_rollout_workers=0)
     .training(
-        lr=tune.grid_search([1e-3, 1e-4]), train_batch_size=100, sgd_minibatch_size=50, num_sgd_iter=1,
+        lr=tune.grid_search([1e-3, 1e-4]),
+        train_batch_size=100,
+        sgd_minibatch_size=50,
+        num_sgd_iter=1,
         model={"fcnet_hiddens": [8]},
     )
 )

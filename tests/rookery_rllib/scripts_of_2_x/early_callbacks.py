@@ -1,6 +1,4 @@
 import numpy as np
-from typing import Dict
-
 from ray.rllib.algorithms.callbacks import DefaultCallbacks
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.env import BaseEnv
@@ -10,8 +8,14 @@ from ray.rllib.policy import Policy
 
 class MyCallbacks(DefaultCallbacks):
     def on_episode_start(
-        self, *, worker: RolloutWorker, base_env: BaseEnv, policies: Dict[str, Policy], episode: Episode,
-        env_index: int, **kwargs
+        self,
+        *,
+        worker: RolloutWorker,
+        base_env: BaseEnv,
+        policies: dict[str, Policy],
+        episode: Episode,
+        env_index: int,
+        **kwargs,
     ):
         assert episode.length <= 0
         episode.user_data["pole_angles"] = []

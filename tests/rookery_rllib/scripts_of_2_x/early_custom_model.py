@@ -1,6 +1,4 @@
-import torch
 import torch.nn as nn
-
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.models import ModelCatalog
 from ray.rllib.models.torch.torch_modelv2 import TorchModelV2

@@ -1,6 +1,5 @@
 import gymnasium as gym
 import numpy as np
-
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.algorithms.ppo.ppo_torch_policy import PPOTorchPolicy
 from ray.rllib.env.multi_agent_env import MultiAgentEnv

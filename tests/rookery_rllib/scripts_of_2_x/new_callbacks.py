@@ -16,7 +16,9 @@ class Angles(RLlibCallback):
         self.angles[episode.id_].append(abs(episode.get_observations(-1)[2]))
         assert env.envs[0].unwrapped.gravity == 9.8
 
-    def on_episode_end(self, *, episode, env_runner, metrics_logger: MetricsLogger, env, env_index, rl_module, **kwargs):
+    def on_episode_end(
+        self, *, episode, env_runner, metrics_logger: MetricsLogger, env, env_index, rl_module, **kwargs
+    ):
         metrics_logger.log_value("angle", np.mean(self.angles.pop(episode.id_)), window=10)
         metrics_logger.log_value("longest", len(episode), reduce="max")
         assert episode.get_return() == len(episode)

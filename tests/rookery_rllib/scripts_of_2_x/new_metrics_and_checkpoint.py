@@ -7,7 +7,12 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_LEARNER_GROUP, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, Columns
 from ray.rllib.core.rl_module.rl_module import RLModule
-from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EPISODE_RETURN_MEAN, LEARNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
+from ray.rllib.utils.metrics import (
+    ENV_RUNNER_RESULTS,
+    EPISODE_RETURN_MEAN,
+    LEARNER_RESULTS,
+    NUM_ENV_STEPS_SAMPLED_LIFETIME,
+)
 
 config = (
     DQNConfig()
@@ -18,7 +23,9 @@ config = (
         num_steps_sampled_before_learning_starts=20,
         replay_buffer_config={"type": "PrioritizedEpisodeReplayBuffer", "capacity": 1000, "alpha": 0.6, "beta": 0.4},
         epsilon=[(0, 1.0), (100, 0.05)],
-        n_step=3, double_q=True, dueling=True,
+        n_step=3,
+        double_q=True,
+        dueling=True,
     )
     .rl_module(model_config={"fcnet_hiddens": [16], "fcnet_activation": "relu", "head_fcnet_hiddens": [8]})
     .reporting(min_sample_timesteps_per_iteration=100)

@@ -1,5 +1,4 @@
 import gymnasium as gym
-import numpy as np
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
@@ -19,7 +18,8 @@ class RockPaperScissors(MultiAgentEnv):
         super().__init__()
         self.agents = self.possible_agents = ["player1", "player2"]
         self.observation_spaces = self.action_spaces = {
-            "player1": gym.spaces.Discrete(3), "player2": gym.spaces.Discrete(3),
+            "player1": gym.spaces.Discrete(3),
+            "player2": gym.spaces.Discrete(3),
         }
         self.num_moves = 0
 
@@ -31,9 +31,13 @@ class RockPaperScissors(MultiAgentEnv):
         self.num_moves += 1
         one, two = int(action_dict["player1"]), int(action_dict["player2"])
         won = int((one, two) in self.WINS) - int((two, one) in self.WINS)
-        return {"player1": two, "player2": one}, {"player1": won, "player2": -won}, {
-            "__all__": self.num_moves >= 10
-        }, {}, {}
+        return (
+            {"player1": two, "player2": one},
+            {"player1": won, "player2": -won},
+            {"__all__": self.num_moves >= 10},
+            {},
+            {},
+        )
 
 
 config = (

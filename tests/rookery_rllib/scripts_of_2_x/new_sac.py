@@ -1,8 +1,7 @@
 import numpy as np
-from torch import nn
-
 from ray.rllib.algorithms.sac.sac import SACConfig
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+from torch import nn
 
 config = (
     SACConfig()
@@ -19,7 +18,10 @@ config = (
         train_batch_size_per_learner=16,
         target_network_update_freq=0,
         replay_buffer_config={
-            "type": "PrioritizedEpisodeReplayBuffer", "capacity": 100000, "alpha": 1.0, "beta": 0.0,
+            "type": "PrioritizedEpisodeReplayBuffer",
+            "capacity": 100000,
+            "alpha": 1.0,
+            "beta": 0.0,
         },
         num_steps_sampled_before_learning_starts=50,
     )

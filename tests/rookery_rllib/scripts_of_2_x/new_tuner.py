@@ -6,7 +6,10 @@ config = (
     .environment("CartPole-v1")
     .env_runners(num_env_runners=0)
     .training(
-        lr=tune.grid_search([0.001, 0.0001]), train_batch_size_per_learner=100, minibatch_size=50, num_epochs=1,
+        lr=tune.grid_search([0.001, 0.0001]),
+        train_batch_size_per_learner=100,
+        minibatch_size=50,
+        num_epochs=1,
     )
 )
 tuner = tune.Tuner(

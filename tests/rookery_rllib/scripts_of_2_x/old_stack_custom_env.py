@@ -2,7 +2,6 @@ import gymnasium as gym
 import numpy as np
 import torch
 from ray.rllib.algorithms.impala import IMPALAConfig
-from ray.rllib.utils.pre_checks.env import check_env
 from ray.tune.registry import get_trainable_cls, register_env
 
 

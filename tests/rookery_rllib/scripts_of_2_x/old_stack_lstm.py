@@ -8,7 +8,9 @@ config = (
     .environment(StatelessCartPole)
     .env_runners(num_env_runners=0, observation_filter="MeanStdFilter")
     .training(
-        train_batch_size=200, minibatch_size=100, num_epochs=1,
+        train_batch_size=200,
+        minibatch_size=100,
+        num_epochs=1,
         model={"use_lstm": True, "lstm_cell_size": 16, "max_seq_len": 10, "fcnet_hiddens": [8]},
     )
 )

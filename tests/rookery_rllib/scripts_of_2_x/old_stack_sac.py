@@ -13,7 +13,9 @@ config = (
         q_model_config={"fcnet_hiddens": [16]},
         policy_model_config={"fcnet_hiddens": [16]},
         optimization_config={
-            "actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3, "entropy_learning_rate": 1e-3,
+            "actor_learning_rate": 1e-3,
+            "critic_learning_rate": 1e-3,
+            "entropy_learning_rate": 1e-3,
         },
     )
     .reporting(min_sample_timesteps_per_iteration=200)

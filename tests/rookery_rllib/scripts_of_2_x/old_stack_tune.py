@@ -13,10 +13,15 @@ results = tune.Tuner(
     PPO,
     param_space=config,
     tune_config=tune.TuneConfig(
-        metric="env_runners/episode_reward_mean", mode="max", num_samples=2, scheduler=ASHAScheduler(max_t=2),
+        metric="env_runners/episode_reward_mean",
+        mode="max",
+        num_samples=2,
+        scheduler=ASHAScheduler(max_t=2),
     ),
     run_config=train.RunConfig(
-        name="old_stack", stop={"training_iteration": 2}, verbose=0,
+        name="old_stack",
+        stop={"training_iteration": 2},
+        verbose=0,
         checkpoint_config=train.CheckpointConfig(checkpoint_frequency=1, num_to_keep=1),
     ),
 ).fit()

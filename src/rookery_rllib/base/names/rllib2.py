@@ -11,7 +11,8 @@ ray.rllib.algorithms.ppo.ppo  rllib2.algorithm_classes: PPO PPOConfig
 ray.rllib.algorithms.ppo  .ppo: *
 ray.rllib.algorithms.appo.appo  rllib2.algorithm_classes: APPO APPOConfig
 ray.rllib.algorithms.appo  .appo: *
-ray.rllib.algorithms.impala.impala  rllib2.algorithm_classes: IMPALA IMPALAConfig Impala=IMPALA ImpalaConfig=IMPALAConfig
+ray.rllib.algorithms.impala.impala
+    rllib2.algorithm_classes: IMPALA IMPALAConfig Impala=IMPALA ImpalaConfig=IMPALAConfig
 ray.rllib.algorithms.impala  .impala: *
 ray.rllib.algorithms.dqn.dqn  rllib2.algorithm_classes: DQN DQNConfig
 ray.rllib.algorithms.dqn  .dqn: *

@@ -38,7 +38,9 @@ def get_session() -> Any:
     return _Session.reporter
 
 
-def report(_metric: Any = None, *, checkpoint: Any = None, metrics: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+def report(
+    _metric: Any = None, *, checkpoint: Any = None, metrics: Mapping[str, Any] | None = None, **kwargs: Any
+) -> None:
     """Reports an iteration of the running function, and waits until the next one is requested.
 
     Args:
