@@ -30,6 +30,13 @@ def test_the_release_follows_from_the_first_name_that_only_one_has():
     assert release.is_2_x()
 
 
+def test_a_name_of_2_x_in_a_module_of_both_decides():
+    find_for_script("ray.rllib.utils.test_utils", ["check"])
+    assert not release.is_2_x()
+    find_for_script("ray.rllib.utils.test_utils", ["add_rllib_example_script_args"])
+    assert find_for_script("ray.tune.registry").get_trainable_cls("PPO").get_default_config().lr == 5e-5
+
+
 def test_a_failed_import_decides_nothing():
     with pytest.raises(ImportError):
         find_for_script("ray.rllib.agents.dreamer")

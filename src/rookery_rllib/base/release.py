@@ -10,6 +10,7 @@ OF_2021 = ("ray.rllib.agents", "ray.rllib.contrib")
 OF_2_X = (
     "ray.air", "ray.train", "ray.tune.Tuner", "ray.tune.TuneConfig", "ray.tune.RunConfig", "ray.tune.tuner",
     "ray.rllib.algorithms", "ray.rllib.callbacks", "ray.rllib.connectors", "ray.rllib.core", "ray.rllib.utils.metrics",
+    "ray.rllib.examples.envs", "ray.rllib.examples.rl_modules", "ray.rllib.examples.utils",
 )  # fmt: skip
 """Packages that only RLlib 2.x has."""
 
@@ -33,24 +34,25 @@ def is_2_x() -> bool:
     return bool(_Script.is_2_x)
 
 
-def note_import(paths: Iterable[str]) -> None:
+def note_import(paths: Iterable[str], later: Iterable[str] = ()) -> None:
     """Records what a script imports.
 
     Args:
         paths: Dotted paths of modules and names.
+        later: Those of them that only RLlib 2.x has, wherever they are.
 
     Raises:
         ImportError: If one of them belongs to another RLlib than an earlier import.
     """
     for path in paths:
-        for packages, later in ((OF_2021, False), (OF_2_X, True)):
+        for packages, is_later in ((OF_2021, False), ((*OF_2_X, *later), True)):
             if not any(path == package or path.startswith(f"{package}.") for package in packages):
                 continue
-            if _Script.is_2_x not in (None, later):
+            if _Script.is_2_x not in (None, is_later):
                 raise ImportError(
-                    f"{path} is a name of {NAMES[later]}, and {_Script.imported}, imported before, one of "
-                    f"{NAMES[not later]}: defaults, result keys and environments differ, so a process runs scripts of "
-                    "one of them; run the other in a process of its own"
+                    f"{path} is a name of {NAMES[is_later]}, and {_Script.imported}, imported before, one of "
+                    f"{NAMES[not is_later]}: defaults, result keys and environments differ, so a process runs scripts "
+                    "of one of them; run the other in a process of its own"
                 )
             if _Script.is_2_x is None:
-                _Script.is_2_x, _Script.imported = later, path
+                _Script.is_2_x, _Script.imported = is_later, path

@@ -71,7 +71,7 @@ class SavedPath(str):
 
     @property
     def path(self) -> str:
-        return checkpoint_directory(str(self))
+        return str(checkpoint_directory(str(self)))
 
     def to_directory(self, path: str | None = None) -> str:
         return self.path if path is None else str(shutil.copytree(self.path, path, dirs_exist_ok=True))
@@ -79,7 +79,8 @@ class SavedPath(str):
 
 def _path_of(checkpoint: Any) -> str:
     """Returns the directory of a checkpoint: a path, or an object with its `path`."""
-    return os.fspath(getattr(checkpoint, "path", checkpoint))
+    found: str = os.fspath(getattr(checkpoint, "path", checkpoint))
+    return found
 
 
 def checkpoint_and_part(checkpoint: Any) -> tuple[Path, str]:

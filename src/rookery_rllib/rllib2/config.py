@@ -192,7 +192,7 @@ class AlgorithmConfig:
 
     @property
     def param_space(self) -> Config:
-        """What Tune passes to the algorithm: the keys that were set."""
+        """The keys that were set, which Tune passes to the algorithm."""
         remember(self.given)
         return {**self.given, "enable_rl_module_and_learner": self.enable_rl_module_and_learner}
 

@@ -93,16 +93,18 @@ class ScriptCallbacks(DefaultCallbacks):
         super().__init__()
         self.hooks = hooks
         follows = any(map(self._reads_episodes, ("on_episode_step", "on_episode_end")))
+        own: dict[str, Any] = {
+            name: partial(self._other, name) for name in set(HOOKS) & set(hooks) if not name.startswith("on_episode_")
+        }
         if "on_episode_start" in hooks or "on_episode_created" in hooks or follows:
-            self.on_episode_start = self._start
+            own["on_episode_start"] = self._start
         if "on_episode_step" in hooks or follows:
-            self.on_episode_step = self._step
+            own["on_episode_step"] = self._step
         if "on_episode_end" in hooks:
-            self.on_episode_end = self._end
-        for name in set(HOOKS) & set(hooks) - {"on_episode_start", "on_episode_step", "on_episode_end"}:
-            setattr(self, name, partial(self._other, name))
+            own["on_episode_end"] = self._end
         if "on_train_result" in hooks:
-            self.on_train_result = self._result
+            own["on_train_result"] = self._result
+        self.__dict__.update(own)
 
     def _reads_episodes(self, name: str) -> bool:
         """Returns whether a hook may read steps of episodes: one of the new stack, which takes no worker."""

@@ -97,10 +97,10 @@ class MultiAgentEnv(envs.MultiAgentEnv):
 def _of_agent(by_agent: Any, one: Any, agent: Any) -> Space[Any]:
     """Returns the space of an agent: its own, its part of a Dict, or that of all agents."""
     if isinstance(by_agent, Mapping | spaces.Dict) and agent in by_agent:
-        return by_agent[agent]  # type: ignore[no-any-return]
+        return by_agent[agent]
     inside = one.spaces if isinstance(one, spaces.Dict) else one
     if isinstance(inside, Mapping) and agent in inside:
-        return inside[agent]  # type: ignore[no-any-return]
+        return inside[agent]
     return one  # type: ignore[no-any-return]
 
 

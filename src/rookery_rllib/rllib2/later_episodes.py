@@ -152,7 +152,7 @@ def view_of(episode: MultiAgentEpisode) -> EpisodeView:
     known = vars(episode).get("later_view")
     if known is None:
         known = vars(episode)["later_view"] = EpisodeView(episode)
-    return known  # type: ignore[no-any-return]
+    return known
 
 
 def _by_agent(steps: list[dict[Any, Any]]) -> dict[Any, list[Any]]:

@@ -70,7 +70,7 @@ class LearnedModule:
             each: list[Any] = [{key: part[place] for key, part in given.items()} for place in range(count)]
         else:
             each = list(given)
-        return np.stack([spaces.flatten(space, one) for one in each]).astype(np.float32)
+        return np.stack([np.asarray(spaces.flatten(space, one)) for one in each]).astype(np.float32)
 
     def compute_values(self, batch: Mapping[str, Any], embeddings: Any = None) -> Tensor:
         """Returns the values ``[N]`` of observations; raises a ConfigError if the algorithm learns none."""

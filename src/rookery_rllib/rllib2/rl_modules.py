@@ -285,7 +285,7 @@ def _leaves(tree: Any) -> Iterator[Any]:
 
 @dataclass
 class RLModuleSpec:
-    """How a module is made.
+    """Recipe of a module.
 
     Attributes:
         module_class: Its class; None = the default networks of the algorithm.
@@ -336,7 +336,7 @@ class RLModuleSpec:
 
 @dataclass
 class MultiRLModuleSpec:
-    """How several modules are made.
+    """Recipe of several modules.
 
     Attributes:
         multi_rl_module_class: Must be None: modules are made and learned one by one.

@@ -140,7 +140,7 @@ def _decoded(stored: Any, made: Any, path: str) -> Any:
     if made is not None:
         return made
     if kind == "object":
-        return _named(*body, path)
+        return _named(str(body[0]), str(body[1]), path)
     place = stored.get("place")
     known = (each for given in _made.values() for each in _objects(given) if place and _place(each) == place)
     return next(known, Missing(path, str(body)))

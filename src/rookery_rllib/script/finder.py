@@ -69,6 +69,10 @@ PYTHON_TYPES = ("bool", "int", "float", "complex", "object", "str")
 """Python types that NumPy of 2021 exported."""
 
 
+OF_2_X = "rllib2."
+"""Start of the targets of names that only RLlib 2.x has."""
+
+
 def find_for_script(name: str, wanted: Sequence[str] = ()) -> ModuleType | None:
     """Returns the module for an import in a script; None for the installed one.
 
@@ -87,7 +91,9 @@ def find_for_script(name: str, wanted: Sequence[str] = ()) -> ModuleType | None:
     for each in wanted:
         if each != "*":
             lookup(found, each)
-    release.note_import((name, *(f"{name}.{each}" for each in wanted)))
+    targets = imports.known()[0].get(name, {})
+    later = [f"{name}.{each}" for each in wanted if targets.get(each, "").startswith(OF_2_X)]
+    release.note_import((name, *(f"{name}.{each}" for each in wanted)), later)
     return found
 
 

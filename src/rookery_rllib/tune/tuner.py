@@ -172,7 +172,7 @@ class Tuner:
         self,
         trainable: Any = None,
         *,
-        param_space: Mapping[str, Any] | None = None,
+        param_space: Any = None,
         tune_config: TuneConfig | None = None,
         run_config: RunConfig | None = None,
     ) -> None:

@@ -115,6 +115,10 @@ _SINGLE = (
 )  # fmt: skip
 _SEVERAL = ("rock_paper_scissors", "two_step_game")
 
+NAMES[f"{CLASSES}.multi_agent"]["MultiAgentStatelessCartPole"] = EXAMPLES["ray.rllib.examples.env.multi_agent"][
+    "MultiAgentStatelessCartPole"
+]
+
 for _below, _modules in ((CLASSES, _SINGLE), (f"{CLASSES}.multi_agent", _SEVERAL)):
     for _module in _modules:
         NAMES[f"{_below}.{_module}"] = EXAMPLES[f"ray.rllib.examples.env.{_module}"]
