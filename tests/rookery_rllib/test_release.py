@@ -3,7 +3,7 @@
 import pytest
 
 from rookery_rllib.base import release
-from rookery_rllib.script.finder import find_for_script
+from rookery_rllib.script.finder import find_for_script, note_imports_of
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,22 @@ def test_a_name_of_2_x_in_a_module_of_both_decides():
     assert not release.is_2_x()
     find_for_script("ray.rllib.utils.test_utils", ["add_rllib_example_script_args"])
     assert find_for_script("ray.tune.registry").get_trainable_cls("PPO").get_default_config().lr == 5e-5
+
+
+@pytest.mark.parametrize(
+    ("text", "is_2_x"),
+    [
+        ("from ray.rllib.env.multi_agent_env import MultiAgentEnv\nfrom ray.rllib.core.columns import Columns", True),
+        ("import ray\nfrom ray import tune\ntune.Tuner", False),
+        ("from ray.rllib.utils.test_utils import add_rllib_example_script_args", True),
+        ("import ray.rllib.agents.ppo as ppo\nimport ray.rllib.algorithms.ppo", False),
+        ("try:\n    from ray.rllib.algorithms.ppo import PPO\nexcept ImportError:\n    import ray.rllib.agents", True),
+        ("no python", False),
+    ],
+)
+def test_the_imports_of_a_script_decide_before_it_runs(text, is_2_x):
+    note_imports_of(text)
+    assert release.is_2_x() is is_2_x
 
 
 def test_a_failed_import_decides_nothing():

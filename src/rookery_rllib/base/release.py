@@ -29,6 +29,11 @@ def begin() -> None:
     _Script.is_2_x, _Script.imported = None, ""
 
 
+def is_decided() -> bool:
+    """Returns whether the script has imported a name that only one RLlib has."""
+    return _Script.is_2_x is not None
+
+
 def is_2_x() -> bool:
     """Returns whether the script was written for RLlib 2.x."""
     return bool(_Script.is_2_x)

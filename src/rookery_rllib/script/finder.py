@@ -6,6 +6,7 @@ some library modules in their form of 2021 (`VIEWS`).
 
 from __future__ import annotations
 
+import ast
 import builtins
 import importlib
 import sys
@@ -91,10 +92,34 @@ def find_for_script(name: str, wanted: Sequence[str] = ()) -> ModuleType | None:
     for each in wanted:
         if each != "*":
             lookup(found, each)
+    _note_import(name, wanted)
+    return found
+
+
+def _note_import(name: str, wanted: Sequence[str]) -> None:
     targets = imports.known()[0].get(name, {})
     later = [f"{name}.{each}" for each in wanted if targets.get(each, "").startswith(OF_2_X)]
     release.note_import((name, *(f"{name}.{each}" for each in wanted)), later)
-    return found
+
+
+def note_imports_of(source: str) -> None:
+    """Records the first import of a script that only one RLlib has, before any name that both have is looked up.
+
+    Args:
+        source: Text of the script; one that is not Python has no imports.
+    """
+    try:
+        nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    except (SyntaxError, ValueError):
+        return
+    for node in sorted(nodes, key=lambda node: node.lineno):
+        names = [each.name for each in node.names]
+        if isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            _note_import(node.module, names)
+        elif isinstance(node, ast.Import):
+            release.note_import(names)
+        if release.is_decided():
+            return
 
 
 def _import_module(name: str, package: str | None = None) -> ModuleType:

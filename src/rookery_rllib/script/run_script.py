@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from rookery.script import runner
 from rookery.script.runner import without_dashes
 from rookery_mlagents.api import importing
 from rookery_rllib.base import release
-from rookery_rllib.script.finder import IMPORTER
+from rookery_rllib.script.finder import IMPORTER, note_imports_of
 
 
 def run(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> int | str | None:
     """Runs a script as a program and returns its exit code; see `rookery.script.runner.run`."""
     release.begin()
+    with suppress(OSError, UnicodeError):
+        note_imports_of(Path(path).read_text(encoding="utf-8"))
     importing.install()  # of mlagents_envs, if it is missing
     return runner.run(path, arguments, IMPORTER)
 
