@@ -450,7 +450,7 @@ REMOVED: dict[str, str] = {
     "rookery.algorithms.offline.td3bc:held_actor_gradient": "autograd takes the gradient of td3bc_actor_loss",
     "rookery.compat.rllib.build_trainers:with_updates": "use Trainer.with_updates",
     "rookery.compat.rllib.finder:is_script_code": "use rookery.script.importer.importer_of",
-    "rookery.compat.rllib.fluent:names": "use rookery_rllib.rllib2.arguments.arguments",
+    "rookery.compat.rllib.fluent": "use rookery_rllib.rllib2.config and rookery_rllib.rllib2.algorithm_classes",
     "rookery.compat.rllib.key_functions": "use rookery_rllib.config.translation.translated, which knows every key",
     "rookery.envs.unity.recognized:MadeBaseEnv": "use rookery.envs.schemes.NotSingleEnv",
     "rookery.native.critics:action_gradient": "use rookery.native.critics.ActionValues",

@@ -76,7 +76,6 @@ _ROOMS: dict[str, dict[str, str]] = {
             "learner_stats loss_policies policies policy_exploration=explorations policy_losses=losses "
             "policy_mixins=mixins policy_optimizers=optimizers policy_templates=templates script_policies torch_policy"
         ),
-        "rookery_rllib.rllib2": "fluent=config",
         "rookery_rllib.script": "command_line finder rollouts script=run_script",
         "rookery_rllib.trainer": (
             "base_trainer build_trainers=trainers checks cluster_workers evaluation_workers "
