@@ -15,7 +15,8 @@ import gymnasium
 from rookery.face import ConfigError, FileError, read_checkpoint
 from rookery_rllib.base.imports import find
 from rookery_rllib.base.registrations import registered_env
-from rookery_rllib.config.defaults import DEFAULT_POLICY_ID, merge_trainer_configs
+from rookery_rllib.batch.sample_batch import DEFAULT_POLICY_ID
+from rookery_rllib.config.defaults import merge_trainer_configs
 from rookery_rllib.policy.learned_policy import hand_out
 from rookery_rllib.rllib2.config import NAMES_OF_TODAY, AlgorithmConfig
 from rookery_rllib.rllib2.defaults_of_2_60 import changes, default_config, fragment_length

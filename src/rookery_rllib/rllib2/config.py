@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 from rookery.face import ConfigError, nearest, show
-from rookery_rllib.config.defaults import DEFAULT_POLICY_ID, Config, copied, merge_trainer_configs
+from rookery_rllib.batch.sample_batch import DEFAULT_POLICY_ID
+from rookery_rllib.config.defaults import Config, copied, merge_trainer_configs
 from rookery_rllib.config.key_names import LATER_ARGUMENTS
 from rookery_rllib.policy.policies import PolicySpec
 from rookery_rllib.rllib2.arguments import METHODS, arguments, nested

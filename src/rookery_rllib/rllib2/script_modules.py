@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from rookery.face import ConfigError, show
 from rookery_rllib.batch.numpy_functions import as_arrays
-from rookery_rllib.config.defaults import DEFAULT_POLICY_ID, Config
+from rookery_rllib.batch.sample_batch import DEFAULT_POLICY_ID
+from rookery_rllib.config.defaults import Config
 from rookery_rllib.model.model_v2 import TorchModelV2
 from rookery_rllib.policy.policies import Policy
 from rookery_rllib.rllib2.rl_modules import (
