@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from rookery_rllib.batch.sample_batch import DEFAULT_POLICY_ID as DEFAULT_POLICY_ID
+from rookery_rllib.rllib2.later_results import AGENT
 from rookery_rllib.rllib2.later_results import ALL_MODULES as ALL_MODULES
+
+DEFAULT_AGENT_ID = AGENT
 
 DEFAULT_MODULE_ID = DEFAULT_POLICY_ID
 
