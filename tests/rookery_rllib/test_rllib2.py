@@ -148,3 +148,15 @@ def test_an_evaluation_leaves_the_result_of_training(monkeypatch):
     config = small(PPOConfig()).evaluation(evaluation_interval=1, evaluation_duration=1)
     result = config.reporting(metrics_num_episodes_for_smoothing=1).build_algo().train()
     assert (result["episodes_this_iter"], result["evaluation"]["episodes_this_iter"]) == (8, 1)
+
+
+def test_bc_marwil_and_cql_learn_from_what_an_algorithm_has_written(tmp_path):
+    place = str(tmp_path / "written")
+    config = PPOConfig().environment("Pendulum-v1").env_runners(num_env_runners=0).offline_data(output=place)
+    config.training(train_batch_size=400, minibatch_size=200, num_epochs=1).build_algo().train()
+    for name in ("BC", "MARWIL", "CQL"):
+        config = get_algorithm_class(name, return_config=True)[1]
+        config = config.environment("Pendulum-v1").offline_data(input_=[place])
+        algo = config.training(train_batch_size_per_learner=64).build_algo()
+        stats = algo.train()["learners"]["default_policy"]
+        assert stats and all(math.isfinite(value) for value in stats.values()), name

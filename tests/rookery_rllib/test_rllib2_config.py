@@ -187,7 +187,8 @@ DEFAULTS = {
         "exploration.epsilon": Piecewise(((0, 1.0), (10000, 0.05))),
     },
     SACConfig: {
-        "batch_size": 256, "tau": 5e-3, "alpha_init": 1.0, "target_entropy": None, "learning_starts": 1500,
+        "lr": 3e-4, "actor_lr": 3e-5, "alpha_lr": None, "batch_size": 256, "tau": 5e-3,
+        "alpha_init": 1.0, "target_entropy": None, "learning_starts": 1500,
         "n_step": 1, "replay.kind": "prioritized", "replay.capacity": 1_000_000, "replay.alpha": 0.6,
         "replay.beta": 0.4, "train_every": 1, "updates_per_step": 1.0, "max_grad_norm": None, "critic.number": 2,
     },
@@ -208,3 +209,16 @@ def test_the_old_stack_has_defaults_of_its_own(tmp_path, monkeypatch):
     found = settings_of(DQNConfig().api_stack(False, False))
     assert found["algorithm.dueling_hidden"] == (256,)
     assert found["algorithm.exploration.epsilon"].end == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("MARWIL", {"lr": 1e-4, "beta": 1.0, "batch_size": 2000}),
+        ("BC", {"lr": 1e-4, "batch_size": 2000}),
+        ("CQL", {"lr": 1e-3, "actor_lr": 1e-4, "cloning_steps": 20000, "conservative_weight": 5.0, "batch_size": 256}),
+    ],
+)
+def test_defaults_of_algorithms_that_learn_from_data(name, expected):
+    found = translated(name, CONFIGS[name]().resolved).settings
+    assert {key: found[f"algorithm.{key}"] for key in expected} == expected

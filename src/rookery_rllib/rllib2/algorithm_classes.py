@@ -9,7 +9,7 @@ from rookery_rllib.config.defaults import DEFAULT_CONFIGS
 from rookery_rllib.rllib2.algorithm import Algorithm
 from rookery_rllib.rllib2.config import AlgorithmConfig
 
-NAMES = ("PPO", "APPO", "IMPALA", "DQN", "SAC")
+NAMES = ("PPO", "APPO", "IMPALA", "DQN", "SAC", "MARWIL", "BC", "CQL")
 
 ALGORITHMS: dict[str, type[Algorithm]] = {}
 """Algorithms by name."""
@@ -41,8 +41,10 @@ for _name in NAMES:
     )
     CONFIGS[_name].algo_class = ALGORITHMS[_name]
 
-PPO, APPO, IMPALA, DQN, SAC = (ALGORITHMS[name] for name in NAMES)
-PPOConfig, APPOConfig, IMPALAConfig, DQNConfig, SACConfig = (CONFIGS[name] for name in NAMES)
+PPO, APPO, IMPALA, DQN, SAC, MARWIL, BC, CQL = (ALGORITHMS[name] for name in NAMES)
+PPOConfig, APPOConfig, IMPALAConfig, DQNConfig, SACConfig, MARWILConfig, BCConfig, CQLConfig = (
+    CONFIGS[name] for name in NAMES
+)
 
 
 def get_algorithm_class(alg: str, return_config: bool = False) -> Any:

@@ -190,7 +190,7 @@ TRAINING: dict[str, dict[str, str | Taken]] = {
 }  # fmt: skip
 """Arguments of ``training`` that algorithms have beside those of all."""
 
-BASES = {"APPO": "IMPALA"}
+BASES = {"APPO": "IMPALA", "CQL": "SAC"}
 """Algorithms that take the arguments of another one, too."""
 
 METHODS: dict[str, dict[str, str | Taken]] = {

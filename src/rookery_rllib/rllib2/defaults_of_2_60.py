@@ -21,13 +21,23 @@ CHANGES: dict[str, Config] = {
     "IMPALA": {"num_workers": 2, "num_gpus": 0},
     "APPO": {"num_workers": 2, "num_gpus": 0, "minibatch_buffer_size": 8, "num_sgd_iter": 2},
     "DQN": {"rollout_fragment_length": AUTO, "exploration_config": EPSILON, "hiddens": []},
-    "SAC": {"rollout_fragment_length": AUTO, "prioritized_replay": True},
+    "SAC": {
+        "rollout_fragment_length": AUTO, "prioritized_replay": True, "optimization": {
+            "actor_learning_rate": 3e-5, "critic_learning_rate": 3e-4, "entropy_learning_rate": 3e-4,
+        },
+    },
+    "CQL": {"optimization": {
+        "actor_learning_rate": 1e-4, "critic_learning_rate": 1e-3, "entropy_learning_rate": 1e-3,
+    }},
 }  # fmt: skip
 """By algorithm, the keys whose defaults differ on the new stack."""
 
 OLD_STACK: dict[str, Config] = {
     "DQN": {"hiddens": [256], "exploration_config": {
         "type": "EpsilonGreedy", "initial_epsilon": 1.0, "final_epsilon": 0.02, "epsilon_timesteps": 10000,
+    }},
+    "SAC": {"optimization": {
+        "actor_learning_rate": 3e-4, "critic_learning_rate": 3e-4, "entropy_learning_rate": 3e-4,
     }},
 }  # fmt: skip
 """Defaults of the old stack that differ from those of the new one."""

@@ -118,8 +118,6 @@ ray.rllib.agents
     maml: MAML is not implemented
     mbmpo: MBMPO is not implemented
     slateq: SlateQ is not implemented
-    marwil: {_OFFLINE} --algo marwil (or bc) --replay DATA
-    cql: {_OFFLINE} --algo cql --replay DATA
 ray.rllib.agents.dqn.dqn_torch_policy
     QLoss ComputeTDErrorMixin build_q_model_and_distribution compute_q_values: {_REPLAY}
 ray.rllib.agents.sac.sac_torch_policy

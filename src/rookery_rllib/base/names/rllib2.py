@@ -18,6 +18,12 @@ ray.rllib.algorithms.dqn.dqn  rllib2.algorithm_classes: DQN DQNConfig
 ray.rllib.algorithms.dqn  .dqn: *
 ray.rllib.algorithms.sac.sac  rllib2.algorithm_classes: SAC SACConfig
 ray.rllib.algorithms.sac  .sac: *
+ray.rllib.algorithms.marwil.marwil  rllib2.algorithm_classes: MARWIL MARWILConfig
+ray.rllib.algorithms.marwil  .marwil: *
+ray.rllib.algorithms.bc.bc  rllib2.algorithm_classes: BC BCConfig
+ray.rllib.algorithms.bc  .bc: *
+ray.rllib.algorithms.cql.cql  rllib2.algorithm_classes: CQL CQLConfig
+ray.rllib.algorithms.cql  .cql: *
 ray.rllib.algorithms.ppo.ppo_torch_policy ray.rllib.algorithms.ppo.ppo_tf_policy ray.rllib.algorithms.ppo
     policy.templates: PPOTorchPolicy
 ray.rllib.algorithms.ppo.ppo_tf_policy  policy.templates: PPOTF1Policy=PPOTFPolicy PPOTF2Policy=PPOTFPolicy
@@ -46,6 +52,7 @@ ray.rllib.algorithms.callbacks ray.rllib.callbacks.callbacks  rllib2.later_callb
 ray.rllib.callbacks  .callbacks: *
 ray.rllib.utils.metrics.metrics_logger  rllib2.metrics_logger: MetricsLogger
 ray.rllib.algorithms  .algorithm: *  .algorithm_config: *  .ppo: *  .appo: *  .impala: *  .dqn: *  .sac: *
+    .marwil: *  .bc: *  .cql: *
 
 ray.rllib.core.columns  rllib2.rl_modules: Columns
 ray.rllib.core.rl_module.rl_module  rllib2.rl_modules: RLModule RLModuleSpec RLModuleConfig
@@ -128,8 +135,7 @@ _OFFLINE = "there is no such algorithm here; use rookery replay import FOLDER -o
 
 GONE = gone_in(f"""
 ray.rllib.algorithms
-    marwil bc: {_OFFLINE} --algo marwil (or bc) --replay DATA
-    cql iql: {_OFFLINE} --algo cql (or iql) --replay DATA
+    iql: {_OFFLINE} --algo iql --replay DATA
     dreamerv3: Dreamer is not implemented
     tqc: TQC is not implemented; use SAC
     a2c a3c pg td3 ddpg qmix r2d2 apex_dqn apex_ddpg simple_q ddppo maddpg es ars: {_OWN}
