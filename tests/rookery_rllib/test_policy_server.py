@@ -150,6 +150,7 @@ def test_a_client_plays_on_when_its_episode_is_given_up(monkeypatch):
             raise EpisodeLost("given up")
 
     monkeypatch.setattr("rookery_rllib.trainer.policy_server.Client", Given)
+    monkeypatch.setenv("ROOKERY_TOKEN", "token")
     client = PolicyClient("http://localhost:1", inference_mode="remote")
     name = client.start_episode("mine")
     assert client.get_action(name, 0) == "mine"
