@@ -74,8 +74,9 @@ class SnapshotStack(WorkerPolicy):
         return slot
 
     def keep(self, numbers: Collection[int]) -> None:
-        """Removes all snapshots but these."""
-        for number in [number for number in self.snapshots if number not in numbers]:
+        """Removes all snapshots but these and those of agents in play."""
+        kept = {*numbers, *self.member[self.taken].tolist()}
+        for number in [number for number in self.snapshots if number not in kept]:
             del self.snapshots[number]
             self._alone.pop(number, None)
             if self._stacked is not None:
