@@ -132,7 +132,8 @@ def main() -> None:
     lines = ["# Beside ML-Agents' own trainer", "", *(__doc__ or "").splitlines()[3:], "", *rows, ""]
     lines += [f"`python benchmarks/studies/mlagents.py --rounds {args.rounds}`; medians; {platform.machine()}, "
               f"{os.cpu_count()} CPUs; " + ", ".join(f"{k} {v}" for k, v in versions().items())]  # fmt: skip
-    PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    kept = PAGE.read_text(encoding="utf-8").partition("\n## ")  # the section of mlagents_head_to_head.py
+    PAGE.write_text("\n".join(lines) + "\n" + "".join(kept[1:]), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,15 +3,17 @@ benchmarks/results/mlagents_head_to_head.json and a section of benchmarks/result
 
 Each run is a process of its own, ``mlagents-learn`` or ``rookery mlagents learn``, with the same file, the same flags
 and the same program as a Unity player (`rookery_mlagents.testing`), one thread of torch each, the sides in turn. The
-settings are those of a file of Unity's that trains the same kind of task, with smaller networks and updates.
+settings are those of the file of ML-Agents in brackets, with smaller networks and updates.
 
 - reward: mean of ``Environment/Cumulative Reward`` (of groups: ``Environment/Group Cumulative Reward``) over the last
-  quarter of the steps, in which actions are still drawn, read from the event files that each side writes. Self-play: the
-  share of games won against the script of the environment, by the exported models with their likeliest actions.
-- CPU: user and system seconds of the trainer's processes from start to exit, files and export included. The player is
-  another process and is not counted. ML-Agents has a second process for the environment; in brackets are its CPU
-  seconds without it.
+  quarter of the steps and, in brackets, over all of them, from the event files that each side writes; actions are
+  drawn. Self-play: the points of the exported model, with its likeliest actions, against random play; 1 for a win and
+  1/2 for a draw. Random: the same of random actions, under the last lesson where there are lessons.
+- CPU: user and system seconds of the trainer's processes from start to exit, files and export included; in brackets
+  those of the first process. ML-Agents has a second one for the environment, where its messages are read: by protobuf
+  in Python, because the version it needs has no other for Python 3.11. The player is not counted.
 - memory: the highest sum of the trainer's processes, shared pages counted once (PSS), sampled every two seconds.
+- not below: the median is at least the lowest seed of ML-Agents; less CPU: every run takes less than each of theirs.
 
 A run that is in the JSON file is not repeated, so that the study continues where it was stopped. The peer needs
 ``benchmarks/peers/install.sh mlagents``, or ``--peer PYTHON``.
@@ -37,10 +39,10 @@ from typing import Any
 
 import numpy as np
 
-BENCHMARKS = Path(__file__).parents[1]
-sys.path.append(str(BENCHMARKS))
-from measure import memory, process_tree  # noqa: E402
+sys.path.append(str(Path(__file__).parents[1]))
+from measure import memory, process_tree
 
+BENCHMARKS = Path(__file__).parents[1]
 PEERS = BENCHMARKS / "peers"
 PEER = PEERS / ".venv-mlagents" / "bin" / "python"
 PAGE, DATA = BENCHMARKS / "results" / "mlagents.md", BENCHMARKS / "results" / "mlagents_head_to_head.json"
@@ -94,6 +96,11 @@ class Row:
     def place(self) -> str:
         """Returns the import path of the environment."""
         return f"rookery.tasks.{self.env}" if ":" in self.env else f"rookery.tasks:{self.env}"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Returns the arguments of the environment's constructor."""
+        return {name: json.loads(value) for name, _, value in (word.partition("=") for word in self.arguments)}
 
     @property
     def words(self) -> list[str]:
@@ -155,7 +162,7 @@ WIDTH = {"hidden_units": 64}
 SIZE = ("size=5", "max_steps=50")
 ROWS: dict[str, Row] = {
     "ppo": Row("PPO (Basic)", "Basic", 8, 20_000, on_policy(32, 256, 5e-3, (20, 1), 0.9, 3)),
-    "sac": Row("SAC (sac/Basic)", "Basic", 8, 24_000, {
+    "sac": Row("SAC (sac/Basic)", "Basic", 16, 24_000, {
         "trainer_type": "sac",
         "hyperparameters": {"learning_rate": 3e-4, "learning_rate_schedule": "constant", "batch_size": 64,
                             "buffer_size": 50_000, "buffer_init_steps": 0, "tau": 0.005, "steps_per_update": 10.0,
@@ -185,11 +192,11 @@ ROWS: dict[str, Row] = {
                       on_policy(128, 1024, 5e-3, (64, 2), 0.99, 128),
                       parameters=lessons("wall_height", (0.0, 2.0, 4.0), (0.2, 0.4), BEHAVIOR)
                       | {"block_distance": 0.0}),
-    "poca": Row("POCA (DungeonEscape)", "Sacrifice", 16, 24_000,
+    "poca": Row("POCA (DungeonEscape)", "Sacrifice", 16, 20_000,
                 on_policy(128, 1024, 0.01, (64, 2), 0.99, 64, "constant", "poca"), tag=GROUP_REWARD),
-    "self-play": Row("self-play with POCA (SoccerTwos)", "LineSoccer", 8, 100_000,
-                     on_policy(256, 4096, 5e-3, (64, 2), 0.99, 1000, "constant", "poca",
-                               self_play={"save_steps": 5000, "team_change": 20_000, "swap_steps": 1000, "window": 10,
+    "self-play": Row("self-play with POCA (SoccerTwos)", "LineSoccer", 16, 16_000,
+                     on_policy(256, 2048, 5e-3, (64, 2), 0.99, 1000, "constant", "poca",
+                               self_play={"save_steps": 1000, "team_change": 4000, "swap_steps": 500, "window": 10,
                                           "play_against_latest_model_ratio": 0.5, "initial_elo": 1200.0}),
                      player=("--behavior", f"red*={BEHAVIOR}?team=1", "--behavior", f"blue*={BEHAVIOR}?team=0"),
                      tag=""),
@@ -208,11 +215,10 @@ def free_port() -> int:
 
 def write_demonstration(row: Row, folder: Path) -> Path:
     """Records 300 episodes of the shortest way through KeyDoor, in which one action in ten is random."""
-    from rookery import record_replay
-    from rookery import export_replay
+    from rookery import export_replay, record_replay
     from rookery.tasks.key_door import key_door_rules
 
-    size = int(row.arguments[0].partition("=")[2])
+    size = row.settings["size"]
     rules = key_door_rules(size, 100)
     far = np.where(np.zeros(len(rules.next), bool), 0, 10_000)
     for _ in range(len(far)):
@@ -326,8 +332,8 @@ def run(row: Row, side: str, seed: int, peer: Path) -> dict[str, Any]:
             MODELS.mkdir(exist_ok=True)
             (MODELS / f"{side}-{seed}.onnx").write_bytes((results / f"{BEHAVIOR}.onnx").read_bytes())
             mine = model_player(MODELS / f"{side}-{seed}.onnx")
-            found["against_random"], found["against_script"] = won(mine, drawn()), won(mine, script())
-    found["reward"] = found["against_script"] if not row.tag else last_quarter(found["curve"], row.steps)
+            found["against_random"] = won(row, mine, drawn())
+    found["reward"] = found["against_random"] if not row.tag else last_quarter(found["curve"], row.steps)
     print(", ".join(f"{key} {one:.3f}" for key, one in found.items() if isinstance(one, float)), flush=True)
     return found
 
@@ -358,40 +364,32 @@ def model_player(path: Path) -> Decide:
     return decide
 
 
-def script() -> Decide:
-    """Returns the script of line soccer."""
-    from rookery.tasks.games.players import line_soccer_script
-
-    rng = np.random.default_rng(0)
-    return lambda obs: line_soccer_script(obs, rng)
-
-
 def drawn() -> Decide:
     """Returns random actions."""
     rng = np.random.default_rng(0)
     return lambda obs: rng.uniform(-1.0, 1.0, (len(obs["obs"]), 2)).astype(np.float32)
 
 
-def won(one: Decide, other: Decide) -> float:
+def won(row: Row, one: Decide, other: Decide) -> float:
     """Returns the share of points of a player of line soccer: 1 for a goal scored first, 1/2 for a game without one."""
     from rookery.tasks import LineSoccer
 
     points: list[float] = []
     for blue, red, sign in ((one, other, 1.0), (other, one, -1.0)):
-        env = LineSoccer(GAMES)
+        env = LineSoccer(GAMES, **row.settings)
+        size = len(env.kinds[0].agents) // 2
         step = env.reset(lambda lane, episode: 1000 * episode + lane)
         scored = np.full(GAMES, np.nan)
         while np.isnan(scored).any():
-            rows = step.rows[0]
-            seen = {path: array.reshape(GAMES, 2, 2, -1) for path, array in rows.obs.items()}
-            actions = np.empty((GAMES, 2, 2, 2), np.float32)
+            seen = step.rows[0].obs["obs"].reshape(GAMES, 2, size, -1)
+            actions = np.empty((GAMES, 2, size, 2), np.float32)
             for team, decide in enumerate((blue, red)):
-                mine = {path: array[:, team].reshape(2 * GAMES, -1) for path, array in seen.items()}
-                actions[:, team] = np.clip(decide(mine), -1.0, 1.0).reshape(GAMES, 2, 2)
+                mine = {"obs": seen[:, team].reshape(GAMES * size, -1)}
+                actions[:, team] = np.clip(decide(mine), -1.0, 1.0).reshape(GAMES, size, 2)
             step = env.step([actions.reshape(-1, 2)])
             rows = step.rows[0]
-            over = (rows.terminated | rows.truncated).reshape(GAMES, 4)[:, 0] & np.isnan(scored)
-            scored[over] = rows.group_reward.reshape(GAMES, 4)[over, 0]
+            over = (rows.terminated | rows.truncated).reshape(GAMES, -1)[:, 0] & np.isnan(scored)
+            scored[over] = rows.group_reward.reshape(GAMES, -1)[over, 0]
         points += [0.5 + 0.5 * sign * value for value in np.sign(scored)]
         env.close()
     return fmean(points)
@@ -405,12 +403,11 @@ def random_reward(row: Row) -> float:
     from rookery.envs.samplers import ConstantSampler
 
     if not row.tag:
-        return won(drawn(), script())
+        return won(row, drawn(), drawn())
     rng = np.random.default_rng(0)
-    arguments = {name: int(value) for name, _, value in (word.partition("=") for word in row.arguments)}
     ends = {n: one["curriculum"][-1]["value"] if isinstance(one, dict) else one for n, one in row.parameters.items()}
     last = {name: ConstantSampler(value) for name, value in ends.items()}
-    env = make_env(row.place, arguments, (), 64, "auto", parameters=tuple(last) or None)
+    env = make_env(row.place, row.settings, (), 64, "auto", parameters=tuple(last) or None)
     plan = EpisodePlan(lambda lane, episode: 1000 * episode + lane, Draws(last), lambda *_: rng, {})
     total, ended = 0.0, 0
     for step in islice(random_play(env, plan, rng), 4000):
@@ -421,38 +418,47 @@ def random_reward(row: Row) -> float:
     return total / ended
 
 
+FOUND = """
+"""
+"""What the section says below the table."""
+
+
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
 def shown(values: list[float], form: str) -> str:
-    """Returns the median, and each value in brackets if there are several."""
+    """Returns the median, and each value after it if there are several."""
     if len(values) == 1:
         return format(values[0], form)
-    return f"{format(median(values), form)} ({', '.join(format(one, form) for one in values)})"
+    return f"{format(median(values), form)}: {', '.join(format(one, form) for one in values)}"
 
 
 def section(data: Mapping[str, Any]) -> list[str]:
     """Returns the lines of the section."""
     lines = [TITLE, "", *(__doc__ or "").splitlines()[3:], ""]
-    lines += ["| row | steps | reward, Rookery | reward, ML-Agents | random | CPU s, Rookery | CPU s, ML-Agents | memory "
-              "MB, Rookery | memory MB, ML-Agents | not below, less CPU |",
-              "|---|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    lines += ["| row | steps | seeds | reward, Rookery | reward, ML-Agents | random | CPU s, Rookery | CPU s, ML-Agents "
+              "| memory MB, Rookery | memory MB, ML-Agents | not below, less CPU |",
+              "|---|---|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
     for name, row in ROWS.items():
         kept = data.get(name, {})
-        both = [[kept[side][seed] for seed in sorted(kept.get(side, {}))] for side in SIDES]
-        if not all(both):
+        seeds = sorted({*kept.get("ours", {})} & {*kept.get("theirs", {})}, key=int)
+        if not seeds:
             continue
-        cells = [row.title, f"{row.steps:,}"]
+        both = [[kept[side][seed] for seed in seeds] for side in SIDES]
         rewards = [[one["reward"] for one in runs] for runs in both]
-        cells += [shown(values, ".2f") for values in rewards] + [f"{kept['random']:.2f}"]
+        over_all = [[fmean(value for _, value in one["curve"]) for one in runs] for runs in both]
         cpu = [[one["cpu"] for one in runs] for runs in both]
-        first = median(one["cpu_first"] for one in both[1])
-        cells += [f"{median(cpu[0]):.0f}", f"{median(cpu[1]):.0f} ({first:.0f})"]
+        first = [median(one["cpu_first"] for one in runs) for runs in both]
+        cells = [row.title, f"{row.steps:,}", str(len(seeds))]
+        for last, whole in zip(rewards, over_all, strict=True):
+            cells.append(shown(last, ".2f") + (f" ({shown(whole, '.2f')})" if row.tag else ""))
+        cells.append(f"{kept['random']:.2f}")
+        cells += [f"{shown(used, '.0f')} ({one:.0f})" for used, one in zip(cpu, first, strict=True)]
         cells += [f"{median(one['memory'] for one in runs):.0f}" for runs in both]
-        is_not_below, is_cheaper = median(rewards[0]) >= min(rewards[1]), max(cpu[0]) < min(cpu[1])
-        cells.append(", ".join("yes" if held else "no" for held in (is_not_below, is_cheaper)))
+        held = median(rewards[0]) >= min(rewards[1]), max(cpu[0]) < min(cpu[1])
+        cells.append(", ".join("yes" if one else "no" for one in held))
         lines.append(f"| {' | '.join(cells)} |")
-    return lines
+    return [*lines, "", *FOUND.strip().splitlines()]
 
 
 def main() -> None:
