@@ -482,6 +482,10 @@ DIFFERENCES = (
      "learned in units of about the standard deviation of their targets, not clipped"),
     ("start of an update of ppo, poca", "when enough complete trajectories have arrived",
      "at `buffer_size` decisions; running trajectories are cut there and bootstrapped with a value estimate"),
+    ("`buffer_size` and `batch_size` with memory",
+     "count the padding of sequences too: where episodes have 4 decisions and `sequence_length` is 16, there are four "
+     "times as many updates",
+     "count decisions; divide both by that factor for as many updates"),
     ("minibatches of ppo, poca", "the last one is dropped if it is incomplete",
      "all decisions are used, in minibatches of nearly equal size"),
     ("normalization of observations", "starts with the first trajectory",
