@@ -415,9 +415,12 @@ def random_reward(row: Row) -> float:
     plan = EpisodePlan(lambda lane, episode: 1000 * episode + lane, Draws(last), lambda *_: rng, {})
     total, ended = 0.0, 0
     for step in islice(random_play(env, plan, rng), 4000):
-        for rows in step.rows:
-            total += float((rows.reward if row.tag == REWARD else rows.group_reward).sum())
-            ended += int((rows.terminated | rows.truncated).sum())
+        (rows,) = step.rows
+        if row.tag == REWARD:
+            total, ended = total + float(rows.reward.sum()), ended + int((rows.terminated | rows.truncated).sum())
+        else:
+            total += float(rows.group_reward.sum()) / len(env.kinds[0].agents)
+            ended += int(step.ended.sum())
     env.close()
     return total / ended
 
@@ -482,8 +485,7 @@ def main() -> None:
             if args.seeds is None and seed >= row.seeds:
                 continue
             kept = data.setdefault(name, {side: {} for side in SIDES})
-            if "random" not in kept:
-                kept["random"] = random_reward(row)
+            kept["random"] = random_reward(row)
             for side in args.sides[:: -1 if number % 2 else 1]:
                 if str(seed) not in kept[side]:
                     kept[side][str(seed)] = run(row, side, seed, args.peer)
