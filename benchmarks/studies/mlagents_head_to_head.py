@@ -13,7 +13,7 @@ settings are those of the file of ML-Agents in brackets, with smaller networks a
   those of the first process. ML-Agents has a second one for the environment, where its messages are read: by protobuf
   in Python, because the version it needs has no other for Python 3.11. The player is not counted.
 - memory: the highest sum of the trainer's processes, shared pages counted once (PSS), sampled every two seconds.
-- not below: the median is at least the lowest seed of ML-Agents; less CPU: every run takes less than each of theirs.
+- not below: the median is at least the lowest seed of ML-Agents; less CPU: every run takes less than each run of ML-Agents.
 
 A run that is in the JSON file is not repeated, so that the study continues where it was stopped. The peer needs
 ``benchmarks/peers/install.sh mlagents``, or ``--peer PYTHON``.

@@ -446,20 +446,27 @@ def constants(case: Case) -> Values:
         values |= {
             f"{P}normalize_advantage": True, f"{P}scale_rewards": False, f"{P}max_grad_norm": 0.5,
             f"{P}normalize_values": True, f"{P}rms_alpha": 0.99, f"{P}rms_eps": 1e-5,
-            f"{P}value_coef": 0.5 / max(len(case.own.reward_signals), 1),
+            f"{P}value_coef": value_coef(case),
         }  # fmt: skip
         return values | ({f"{M}log_std_init": -math.log(3.0)} if case.spaces.actions.num_numbers else {})
     values |= {
         f"{P}normalize_advantage": "batch", f"{P}scale_rewards": False, f"{P}kl_coef": 0.0, f"{P}target_kl": None,
         f"{P}log_std_min": -20.0, f"{P}log_std_max": 2.0,
-        f"{P}value_coef": 0.5 / max(len(case.own.reward_signals), 1),
+        f"{P}value_coef": value_coef(case),
     }  # fmt: skip
     return values | ({f"{M}log_std_init": -math.log(3.0)} if case.spaces.actions.num_numbers else {})
 
 
+def value_coef(case: Case) -> float:
+    """Returns the weight of the value loss, which is small where the critic uses the LSTM of the policy."""
+    shares = case.own.network_settings.memory is not None and case.own.trainer_type != "poca"
+    return (0.02 if shares else 0.5) / max(len(case.own.reward_signals), 1)
+
+
 CONSTANTS = {
     "normalize_advantage": "Advantages are normalized to mean 0 and standard deviation 1 over the whole batch.",
-    "value_coef": "Value losses are averaged over the reward signals and weighted by 0.5.",
+    "value_coef": "Value losses are averaged over the reward signals and weighted by 0.5; with memory, where the "
+    "critic of ppo and a2c uses the LSTM of the policy, by 0.02, so that its errors do not decide what is remembered.",
     "log_std_init": "Continuous actions in [-1, 1] start with a standard deviation of 1/3: ML-Agents clips samples of "
     "standard deviation 1 to [-3, 3] and divides them by 3.",
     "obs_clip": "Normalized observations are clipped to 5 standard deviations.",
@@ -497,7 +504,8 @@ DIFFERENCES = (
      "double DQN: the best action in the next observation"),
     ("trainer a2c of Unity's plugin", "Adam; advantages normalized over `buffer_size` decisions",
      "RMSprop, as in the paper; advantages normalized over the `batch_size` decisions of the step"),
-    ("critic of a policy with memory", "has its own LSTM", "uses the LSTM of the policy"),
+    ("critic of a policy with memory", "has its own LSTM",
+     "uses the LSTM of the policy; the weight of its loss is 0.02 (ppo, a2c)"),
     ("behavioral_cloning", "squared error of a sampled continuous action; a learning rate of its own",
      "log-likelihood; the learning rate is `strength` x that of the policy"),
     ("self_play of one behavior", "one team learns at a time", "the policy learns from both sides"),

@@ -165,7 +165,11 @@ EFFECTS = [
     ("network_settings.hidden_units", network("{hidden_units: 9}"), {f"{M}hidden": (9, 9), f"{M}activation": "silu"}),
     ("network_settings.num_layers", network("{num_layers: 3}"), {f"{M}hidden": (128, 128, 128)}),
     ("network_settings.normalize", network("{normalize: true}"), {f"{M}normalize_obs": True, f"{M}obs_clip": 5.0}),
-    ("network_settings.memory", network("{memory: {}}"), {f"{M}memory.kind": "lstm", f"{M}memory.size": 64}),
+    (
+        "network_settings.memory",
+        network("{memory: {}}"),
+        {f"{M}memory.kind": "lstm", f"{M}memory.size": 64, f"{P}value_coef": 0.02},
+    ),
     ("network_settings.memory.memory_size", network("{memory: {memory_size: 20}}"), {f"{M}memory.size": 10}),
     (
         "network_settings.memory.sequence_length",
