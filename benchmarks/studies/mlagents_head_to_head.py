@@ -431,10 +431,11 @@ Few seeds, so differences of a few hundredths say nothing; CPU time and memory v
 
 - LSTM: episodes of this corridor have 4 decisions, and in the first row sequences have 16. ML-Agents counts the padding
   as decisions, in `buffer_size` and in `batch_size`, so that it makes four times as many updates of the same number of
-  decisions. With both divided by four, which makes as many here, Rookery came to 1.00, too (one run). In the second row nothing
-  is padded. There the first run came to 0.47: the critic uses the LSTM of the policy, and a weight of the value loss of
-  0.5 let its errors decide what is remembered. The weight is now 0.02 for files of ML-Agents (0.02 and 0.005 were about
-  equal, 0.1 was between, on seed 1 and on a corridor of twice the length), with which both rows were measured again.
+  decisions. With both divided by four, which makes as many here, Rookery came to 1.00, too (one run). In the second row
+  nothing is padded. There the first run came to 0.47: the critic uses the LSTM of the policy, and a weight of the value
+  loss of 0.5 let its errors decide what is remembered. The weight is now 0.02 for files of ML-Agents (0.02 and 0.005
+  were about equal, 0.1 was between, with one seed here and in a corridor of twice the length), with which both rows
+  were measured again.
 - SAC on Basic has two outcomes, the near goal (0.07) and the far one (0.93): of Rookery's three seeds one stayed at the
   near one.
 - POCA: ML-Agents is still at the level of random play after these 20 updates.
