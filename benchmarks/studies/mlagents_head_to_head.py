@@ -427,7 +427,7 @@ def random_reward(row: Row) -> float:
 
 
 FOUND = """
-Few seeds, so differences of a few hundredths say nothing; CPU time and memory vary little between seeds.
+One to three seeds, so differences of a few hundredths say nothing; CPU time and memory vary little between seeds.
 
 - LSTM: episodes of this corridor have 4 decisions, and in the first row sequences have 16. ML-Agents counts the padding
   as decisions, in `buffer_size` and in `batch_size`, so that it makes four times as many updates of the same number of
