@@ -184,6 +184,7 @@ SEARCHED = {
     "how-to/log-without-simulator": "log",
     "how-to/memory": "recurrent",
     "how-to/off-policy-evaluation": "off-policy evaluation",
+    "how-to/move-from-mlagents": "ml-agents",
     "how-to/old-mlagents-files": "ml-agents",
     "how-to/own-algorithm": "custom algorithm",
     "how-to/own-callback": "callback",

@@ -288,7 +288,7 @@ def test_a_key_that_is_ignored_changes_nothing_and_is_told():
     wrong = []
     for algorithm, key, _row in cases(ConfigKeyStatus.IGNORED, ConfigKeyStatus.CLUSTER):
         if algorithm in algorithms.CLONING_KIND and key == "exploration_config.type":
-            continue  # not told yet: the only key of its section
+            continue  # the only key of its section, and not reported yet
         before, after, value = both(algorithm, key)
         parts = key.split(".")
         written = f"{parts[0]}.{parts[-1]}" if parts[0] == "exploration_config" else key

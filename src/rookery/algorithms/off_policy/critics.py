@@ -181,8 +181,7 @@ def critic_loss(q: Tensor, batch: CriticBatch, cfg: CriticSettings) -> tuple[Ten
     """
     if q.dim() == 2:
         error = q - batch.target
-        pull = clipped(error, cfg.critic.huber)
-        each = pull * (error - 0.5 * pull)
+        each = half_squared(error, cfg.critic.huber)
         size = error.detach().abs()
     else:
         number = len(q)
@@ -204,6 +203,14 @@ def critic_gradient(q: Tensor, batch: CriticBatch, cfg: CriticSettings) -> Outpu
         gradient.mul_(batch.weight)
     losses = (gradient * (error if pull is error else 2 * error - pull)).sum(1).mul_(0.5).tolist()
     return [gradient], {"critic_loss": sum(losses), **_critic_metrics(losses, q, error.abs_())}
+
+
+def half_squared(error: Tensor, limit: float | None) -> Tensor:
+    """Returns half the square of each error, and Huber's loss where there is a limit."""
+    if limit is None:
+        return 0.5 * error.square()
+    pull = clipped(error, limit)
+    return pull * (error - 0.5 * pull)
 
 
 def clipped(error: Tensor, limit: float | None) -> Tensor:
