@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from time import perf_counter
 from typing import Any
@@ -19,16 +19,11 @@ import numpy as np
 from rookery.core.errors import EnvError
 from rookery.core.seeding import Role, Streams
 from rookery.core.spaces.arrays import CATEGORIES, Leaf, Tree
-from rookery.doctor.env_probes import (
-    COPIES,
-    Effects,
-    MakeCopies,
-    PlayMeasurements,
-    constant_actions,
-    effects_of,
-    watch_constant,
-    watch_random,
-)
+from rookery.doctor.effects import Effects
+from rookery.doctor.env_play import EnvPlay, play_env
+from rookery.doctor.play_rules import Seen, obs_clipped, obs_duplicated, obs_late
+from rookery.doctor.probe import COPIES, MakeCopies, PlayMeasurements, constant_actions, watch_constant
+from rookery.envs.adapters.gym_env import AGENT
 from rookery.envs.adapters.probe import EnvFinding
 from rookery.envs.base import Kind, VectorEnv, has_throwaways
 from rookery.envs.check import check_env
@@ -36,6 +31,7 @@ from rookery.envs.make import env_name, make_env
 from rookery.envs.schemes import scheme_of
 from rookery.models.image_encoders import NUM_CODES
 from rookery.report.finding import Finding, Severity
+from rookery.run.checks.obs_scale import FAR
 from rookery.run.findings.catalog import causes_first, finding
 
 NOT_PLAYED = "nothing was played: this is a program outside, which is stepped with --play only"
@@ -54,9 +50,6 @@ CHECKED = {
 ``env-check``.
 """
 
-FAR = 10.0
-"""Factor between observations and 1 from which on networks learn slowly from them."""
-
 SLOW, VERY_SLOW = 500.0, 50.0
 """Env steps per second below which an environment is slow: a note, and a warning."""
 
@@ -67,7 +60,7 @@ LATE = 50
 """Fewest steps of an episode whose only reward is that of its last step, for a note."""
 
 MOST_ELEMENTS = 1_000
-"""Number of elements of a box up to which they are compared with each other."""
+"""Number of elements of a box up to which constant ones are listed."""
 
 ENOUGH = 200
 """Fewest steps for findings on observations that are always the same, and on actions without an effect."""
@@ -138,8 +131,9 @@ def examine_env(
     findings: list[Finding] = []
     facts: list[str] = []
     try:
-        seen = watch_random(make, 0.25 * seconds, streams)
-        findings, facts = _probe(make, kinds, seen, seconds, streams)
+        played = play_env(make, 0.6 * seconds)
+        seen = played.random
+        findings, facts = _probe(make, kinds, played, seconds, streams)
     except EnvError as error:
         rule = "obs-not-finite" if "non-finite observation" in str(error) else "env-fails"
         findings = [_found(rule, "error", str(error))]
@@ -157,32 +151,34 @@ def examine_env(
 
 
 def _probe(
-    make: MakeCopies, kinds: Sequence[Kind], seen: PlayMeasurements, seconds: float, streams: Streams
+    make: MakeCopies, kinds: Sequence[Kind], played: EnvPlay, seconds: float, streams: Streams
 ) -> tuple[list[Finding], list[str]]:
-    """Plays an environment; returns findings, and lines of measurements.
+    """Returns the findings of short plays, and lines of measurements; plays constant actions, too.
 
     Args:
         make: Makes a number of environments.
         kinds: The kinds of agents.
-        seen: Measurements of random play.
+        played: Plays of the environment.
         seconds: Time of all probes.
         streams: Random streams.
     """
+    seen = played.random
     findings = [*_about_rewards(seen), *_about_ends(seen), *_about_speed(seen)]
     facts = _facts_of_play(seen)
     for number, kind in enumerate(kinds):
-        findings += _about_obs(kind, seen.observed(number))
+        findings += _about_obs(kind, seen, number)
         facts += _facts_of_obs(kind, seen.observed(number))
     constant = _watch_each(make, kinds, 0.4 * seconds, streams)
-    findings += _about_constant(seen, constant)
+    findings += [*_about_constant(seen, constant), *map(_of_env, played.findings())]
     facts += _facts_of_constant(constant)
-    for number, kind in enumerate(kinds):
-        actions = constant_actions(kind.action, streams.generator(Role.ACTION, "pairs"), elements=True)
-        if len(actions) > 1:
-            effects = effects_of(make, number, actions, 0.3 * seconds / len(kinds), seed=1)
-            findings += _about_effects(effects)
-            facts += _facts_of_effects(effects)
+    for effects in played.effects:
+        facts += _facts_of_effects(effects)
     return findings, facts
+
+
+def _of_env(found: Finding) -> Finding:
+    """Returns a finding without the remedy that leads here, and without the subject of a single agent."""
+    return replace(found, remedies=(), subject="" if found.subject == AGENT else found.subject)
 
 
 def _found(rule: str, severity: Severity, message: str, *evidence: str, subject: str = "",
@@ -280,15 +276,6 @@ def _about_ends(seen: PlayMeasurements) -> Iterator[Finding]:
             causes=("the environment reports no end",),
             remedies=("env.config.max_episode_steps=1000",),
         )
-    if len(seen.lengths) >= FEW and all(seen.truncated) and len(set(seen.lengths)) >= 3:
-        low, high = min(seen.lengths), max(seen.lengths)
-        yield _found(
-            "termination-as-truncation",
-            "warning",
-            "episodes end after different numbers of steps, and none is terminated: values do not know these ends",
-            f"{len(seen.lengths):,} episodes of {low:,} to {high:,} steps, all truncated",
-            causes=("the end of the task is reported as truncated, which is for limits only",),
-        )
 
 
 def _about_speed(seen: PlayMeasurements) -> Iterator[Finding]:
@@ -338,13 +325,15 @@ def _about_constant(seen: PlayMeasurements, constant: Mapping[str, PlayMeasureme
 # --- observations -----------------------------------------------------------------------------------------------------
 
 
-def _about_obs(kind: Kind, tree: Tree) -> list[Finding]:
+def _about_obs(kind: Kind, seen: PlayMeasurements, number: int) -> list[Finding]:
     """Returns findings on the observations of a kind of agents.
 
     Args:
         kind: The agents.
-        tree: Their observations ``[N, ...]`` by leaf path.
+        seen: Random play.
+        number: Number of the kind.
     """
+    tree = seen.observed(number)
     leaves = [leaf for leaf in kind.obs.own.leaves if leaf.kind not in ("mask", "entities") and leaf.path in tree]
     findings: list[Finding] = []
     varied = False
@@ -360,7 +349,8 @@ def _about_obs(kind: Kind, tree: Tree) -> list[Finding]:
         text = "the observation is always the same: it does not show what actions change"
         count = f"{len(tree[leaves[0].path]):,} equal observations"
         return [_found("obs-constant", "warning", text, count, subject=_who(kind.agents))]
-    return findings
+    shown = Seen(seen, number)
+    return findings + [_of_env(one) for rule in (obs_late, obs_clipped, obs_duplicated) if (one := rule(shown))]
 
 
 def _about_box(leaf: Leaf, values: np.ndarray, constant: np.ndarray) -> Iterator[Finding]:
@@ -401,33 +391,11 @@ def _about_box(leaf: Leaf, values: np.ndarray, constant: np.ndarray) -> Iterator
         text = f"{constant.sum()} of {len(constant)} elements never change"
         more = ", ..." if constant.sum() > 10 else ""
         yield _found("obs-constant", "note", text, f"elements {which}{more}", subject=leaf.path)
-    changing = values[:, ~constant]
-    repeated = changing.shape[1] - len(np.unique(changing, axis=1).T)
-    if repeated:
-        text = f"{repeated} element{'s' * (repeated > 1)} always equal to another one"
-        yield _found("obs-duplicated", "note", text, subject=leaf.path)
 
 
 def _who(agents: Sequence[str]) -> str:
     """Returns agents as subject; empty for a single one."""
     return "" if len(agents) == 1 else ", ".join(agents)
-
-
-# --- actions ----------------------------------------------------------------------------------------------------------
-
-
-def _about_effects(effects: Effects) -> Iterator[Finding]:
-    """Yields a finding on the effects of actions."""
-    who = _who(effects.agents)
-    if not effects.comparable or (effects.steps < ENOUGH and (effects.lag is None or effects.idle_elements)):
-        return  # `check_env` finds environments that are not deterministic
-    if effects.lag is None:
-        text = "different actions from equal states gave equal observations, rewards and ends"
-        causes = ("the environment ignores the action, or a wrapper replaces it",)
-        yield _found("actions-without-effect", "error", text, subject=who, causes=causes)
-    elif effects.idle_elements:
-        text = f"elements {', '.join(map(str, effects.idle_elements))} of the action changed nothing"
-        yield _found("actions-without-effect", "note", text, subject=who)
 
 
 # --- facts ------------------------------------------------------------------------------------------------------------
@@ -473,14 +441,14 @@ def _facts_of_obs(kind: Kind, tree: Tree) -> list[str]:
 
 
 def _facts_of_effects(effects: Effects) -> list[str]:
-    """Returns a line on what the actions of a kind change."""
-    if not effects.comparable:
-        return ["effects of actions are unknown: equal seeds and actions gave different steps"]
+    """Returns a line on what the actions of an agent change."""
+    who = "" if effects.agent == AGENT else f" of {effects.agent}"
+    if not effects.is_comparable:
+        return [f"effects of actions{who} are unknown: equal seeds and actions gave different steps"]
     if effects.lag is None:
-        return [f"actions change nothing within {effects.steps} steps"]
+        return [f"actions{who} change nothing within {effects.steps} steps"]
     parts = [f"{count:,} of {size:,} elements of {path}" for path, (count, size) in effects.changed.items() if count]
     parts += ["rewards"] * effects.reward + ["ends"] * effects.ends
-    who = f" of {_who(effects.agents)}" if _who(effects.agents) else ""
     return [f"actions{who} change {', '.join(parts)}; the first difference is after {effects.lag} steps"]
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,25 +16,18 @@ from rookery.core.errors import ConfigError, EnvError, RookeryError
 from rookery.core.process.torch_modes import own_torch
 from rookery.core.settings.layers import import_object
 from rookery.core.settings.trust import IMPORT_PATH, OBJECT, TrustCode
+from rookery.doctor.env_play import play_env
 from rookery.doctor.file_rules import file_findings
 from rookery.doctor.network import network_findings
-from rookery.doctor.play_rules import (
-    OBS_RULES,
-    Seen,
-    actions_without_effect,
-    agents_idle,
-    endings_mixed_up,
-    reward_late,
-    softened,
-)
-from rookery.doctor.probe import RandomPlay, lanes_for, probe, repeats_alone
+from rookery.doctor.play_rules import OBS_RULES, Seen, reward_late, softened
+from rookery.doctor.probe import STEPS, PlayMeasurements
 from rookery.doctor.stored_run import CONFIG, JOURNAL, StoredRun, read_run, worst_trials
 from rookery.envs.base import VectorEnv, has_throwaways
 from rookery.envs.schemes import scheme_of
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
 from rookery.policies.scripted import ScriptedPolicy
-from rookery.report.finding import Finding
+from rookery.report.finding import Finding, Severity
 from rookery.report.statistics import mean_interval
 from rookery.run.checkpoint.checkpoint import read_checkpoint
 from rookery.run.checks.trusted_code import stored_config, without_foreign_code
@@ -44,6 +36,7 @@ from rookery.run.evaluate.evaluation import lessons_of, limit_of
 from rookery.run.findings.catalog import causes_first, finding
 from rookery.run.findings.diagnose import findings_of_rows
 from rookery.run.findings.history import History
+from rookery.run.findings.rule import LATER
 from rookery.run.findings.run_rules import is_below
 from rookery.run.findings.window import windows_of
 from rookery.run.prepare import kinds_of, make_copies
@@ -65,14 +58,9 @@ TRIALS = 3
 
 REAL_PLAYER = "is a program outside, which is stepped with --play only"
 
-LEFT_BEHIND = (
-    "an environment that has played plays other steps than a new one, from the same seed and with the same actions: "
-    "state of an earlier episode survives reset"
-)
-
-WITHOUT_JUDGEMENT = ("obs-not-finite", "actions-without-effect", "not-deterministic", "state-shared",
-                     "termination-as-truncation",
-                     "time-limit-as-termination", "obs-unnormalized")  # fmt: skip
+WITHOUT_JUDGEMENT = ("obs-not-finite", "actions-without-effect", "actions-alike", "state-shared",
+                     "state-survives-reset", "termination-as-truncation", "time-limit-as-termination",
+                     "obs-unnormalized", "obs-clipped", "obs-duplicated")  # fmt: skip
 """Rules whose findings count in a run that learns, too."""
 
 
@@ -161,7 +149,7 @@ def examine_run(
                 raise ConfigError(reason)
             if run.checkpoint is None:
                 notes.append("the run has no checkpoint: its environment was played at random only")
-                found += _play_env(run, until, play, trust_code, notes)
+                found += _play_env(run, until, play, trust_code)
             else:
                 found += _play(run, until, play, trust_code, facts, notes)
         except EnvError as error:
@@ -223,39 +211,16 @@ def _play(
         found = _compare_returns(history, own, chance, facts, learns)
         if not has_throwaways(trainer.env):
             return found
-        seen, by_play = _random_play(trainer._make_copies, until, notes)
-        by_play += _probe_findings(trainer, seen)
-        if any(one.rule == "no-better-than-random" for one in found):
-            by_play += reward_late(seen)
+        played = play_env(trainer._make_copies, max(until - time.monotonic(), 0.0), STEPS)
+        by_play = [*played.findings(), *_policy_findings(trainer, played.random)]
+        if any(one.rule in ("no-better-than-random", "worse-than-random") for one in found):
+            by_play += reward_late(played.random)
         counted = [one for one in by_play if one.rule in WITHOUT_JUDGEMENT]
         others = [one for one in by_play if one.rule not in WITHOUT_JUDGEMENT]
         return [*found, *counted, *(softened(others) if learns else others)]
 
 
-def _random_play(make: Callable[[int], VectorEnv], until: float, notes: list[str]) -> tuple[RandomPlay, list[Finding]]:
-    """Plays an environment at random; returns what it shows, and the findings that need no policy.
-
-    Args:
-        make: Makes throwaway environments, of a number of lanes.
-        until: Time of `time.monotonic` at which it ends.
-        notes: Receives a line if actions were not compared.
-    """
-    with closing(make(1)) as env:
-        lanes = lanes_for(env)
-    with closing(make(lanes)) as env:
-        seen = probe(env, until)
-    found = [*actions_without_effect(seen), *agents_idle(seen), *endings_mixed_up(seen)]
-    if seen.is_exact is False:
-        if not repeats_alone(lambda: make(1)):
-            notes.append("equal actions from equal seeds led to different steps: actions were not compared")
-        elif not repeats_alone(lambda: make(1), reused=True):
-            found.append(finding("not-deterministic", LEFT_BEHIND))
-        else:
-            found.append(finding("state-shared", "several environments of one process change each other"))
-    return seen, found
-
-
-def _play_env(run: StoredRun, until: float, play: bool, trust_code: TrustCode, notes: list[str]) -> list[Finding]:
+def _play_env(run: StoredRun, until: float, play: bool, trust_code: TrustCode) -> list[Finding]:
     """Returns the findings of the environment of a run without a checkpoint, by playing it at random.
 
     Raises:
@@ -271,14 +236,15 @@ def _play_env(run: StoredRun, until: float, play: bool, trust_code: TrustCode, n
     def make(lanes: int) -> VectorEnv:
         return make_copies(config, lanes)
 
-    seen, found = _random_play(make, until, notes)
-    for number in range(len(seen.kinds)):
-        found += [one for rule in OBS_RULES if (one := rule(Seen(seen, number))) is not None]
+    played = play_env(make, until - time.monotonic(), STEPS)
+    found = played.findings()
+    for number in range(len(played.random.kinds)):
+        found += [one for rule in OBS_RULES if (one := rule(Seen(played.random, number))) is not None]
     return found
 
 
-def _probe_findings(trainer: Trainer, seen: RandomPlay) -> list[Finding]:
-    """Returns the findings of random play, and of the policies on its observations."""
+def _policy_findings(trainer: Trainer, seen: PlayMeasurements) -> list[Finding]:
+    """Returns the findings of the observations of random play, and of the policies on them."""
     found: list[Finding] = []
     names = kinds_of(trainer.env, trainer._mapping)
     policy_of = {kind.agents: name for name, kind in names.items()}
@@ -291,7 +257,7 @@ def _probe_findings(trainer: Trainer, seen: RandomPlay) -> list[Finding]:
         found += [one for rule in OBS_RULES if (one := rule(view)) is not None]
         if policy is not None:
             own = {leaf.path for leaf in policy.own_spec.leaves}
-            shown = {path: leaf for path, leaf in seen.seen[number].items() if path in own}
+            shown = {path: leaf for path, leaf in seen.observed(number).items() if path in own}
             found += network_findings(name, policy, shown)
     return found
 
@@ -326,6 +292,11 @@ def _returns(
     return EpisodeReturns(tuple(one.total for one in finished)) if finished else None
 
 
+def _is_early(history: History | None) -> bool:
+    """Returns whether a run has had few iterations so far."""
+    return history is None or history.now["iteration"] < LATER
+
+
 def _compare_returns(
     history: History | None, own: EpisodeReturns | None, chance: EpisodeReturns | None, facts: list[str], learns: bool
 ) -> list[Finding]:
@@ -338,17 +309,15 @@ def _compare_returns(
     if own is None or len(own.values) < FEWEST or (history is not None and not history.is_judged):
         return found
     if chance is not None and len(chance.values) >= FEWEST and own.interval[0] <= chance.interval[1]:
-        worse = own.interval[1] < chance.interval[0]
-        how = "worse than" if worse else "no better than"
-        found.append(
-            finding(
-                "no-better-than-random",
-                f"the policy is {how} random play: {own.mean:.4g} and {chance.mean:.4g}",
-                f"evaluation {own.text()}",
-                f"random play {chance.text()}",
-                severity="note" if learns and not worse else None,
-            )
-        )
+        returns = f"{own.mean:.4g} and {chance.mean:.4g}"
+        evidence = (f"evaluation {own.text()}", f"random play {chance.text()}")
+        if own.interval[1] < chance.interval[0]:
+            line, early = f"the policy is worse than random play: {returns}", _is_early(history)
+            severity: Severity = "warning" if learns or early else "error"
+            found.append(finding("worse-than-random", line, *evidence, severity=severity))
+        else:
+            line = f"the policy is no better than random play: {returns}"
+            found.append(finding("no-better-than-random", line, *evidence, severity="note" if learns else None))
     training = None if history is None else history.latest
     if history is not None and training is not None:
         low, high = own.interval

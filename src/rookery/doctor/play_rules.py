@@ -1,15 +1,16 @@
-"""Rules about what random play shows: observations, actions, ends and rewards."""
+"""Rules about what play shows: observations, effects of actions, ends, rewards, and state that survives a reset."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
 
 from rookery.core.spaces.arrays import MASK, Leaf
-from rookery.doctor.probe import RandomPlay
+from rookery.doctor.effects import FEW_STEPS, Effects
+from rookery.doctor.probe import PlayMeasurements
 from rookery.envs.base import Kind
 from rookery.models.build import ModelConfig
 from rookery.models.image_encoders import NUM_CODES, image_layout
@@ -31,11 +32,25 @@ SOME_STEPS = 10
 LONG = 100
 """Steps of an episode after which a reward at its end alone comes late."""
 
+HELD = 50
+"""Fewest steps for which an action was held, for a finding on an element without an effect."""
+
 SLACK = 1e-3
 """Relative distance outside of a space that does not count, for rounding."""
 
-WIDE = 256
-"""Largest number of elements of a vector whose elements are compared with each other."""
+WIDE, LARGE = 256, 100_000
+"""Largest number of elements of a vector, and of an image, whose parts are compared with each other."""
+
+CHANNELS = 32
+"""Largest number of frames or channels that are compared."""
+
+OFTEN_AT_LIMIT, MOST_CLIPPED, DISTINCT = 0.3, 0.75, 20
+"""Share of observations in which a clipped element is at a limit, share of the continuous elements that are clipped,
+and fewest other values of an element that is continuous.
+"""
+
+WEAK_STEP, WEAK_HELD = 0.01, 0.2
+"""Reach of actions, after a step and while they are held, below which they are weak."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +58,14 @@ class Seen:
     """Observations of a kind of agents.
 
     Attributes:
-        probe: The random play.
+        play: The random play.
         number: Number of the kind.
         policy: Policy of its agents; empty if unknown.
         model: Settings of its network; None if unknown.
         normalizes: Whether the policy normalizes its observations.
     """
 
-    probe: RandomPlay
+    play: PlayMeasurements
     number: int
     policy: str = ""
     model: ModelConfig | None = None
@@ -59,11 +74,11 @@ class Seen:
     @property
     def kind(self) -> Kind:
         """The kind."""
-        return self.probe.kinds[self.number]
+        return self.play.kinds[self.number]
 
     def leaves(self) -> list[tuple[Leaf, np.ndarray]]:
         """Returns each leaf of the observation but masks, with its values ``[N, ...]``."""
-        tree = self.probe.seen[self.number]
+        tree = self.play.observed(self.number)
         return [(leaf, tree[leaf.path]) for leaf in self.kind.obs.leaves if leaf.path != MASK and leaf.path in tree]
 
     def named(self, leaf: Leaf) -> str:
@@ -85,7 +100,7 @@ def obs_constant(seen: Seen) -> Finding | None:
 
 def obs_late(seen: Seen) -> Finding | None:
     """Finds observations that are late by a step: the second one of each episode repeats the first."""
-    (repeated, episodes), (moved, moves) = seen.probe.repeats, seen.probe.moves
+    (repeated, episodes), (moved, moves) = seen.play.repeats, seen.play.moves
     if episodes < MANY_EPISODES or repeated < episodes or moves < FEW_ROWS or moved < 0.5 * moves:
         return None
     return finding(
@@ -137,20 +152,101 @@ def obs_unnormalized(seen: Seen) -> Finding | None:
 
 
 def obs_duplicated(seen: Seen) -> Finding | None:
-    """Finds elements of a vector that are always equal."""
+    """Finds blocks of an observation that are always equal, as of a frame stack, and elements of a vector that are."""
     for leaf, values in seen.leaves():
-        flat = values.reshape(len(values), -1)
-        if leaf.kind != "box" or values.ndim != 2 or len(values) < FEW_ROWS or flat.shape[1] > WIDE:
+        if leaf.kind != "box" or len(values) < FEW_ROWS or values[0].size > (WIDE if values.ndim == 2 else LARGE):
             continue
-        moving = [place for place in range(flat.shape[1]) if (flat[:, place] != flat[0, place]).any()]
-        by_values: dict[bytes, list[int]] = {}
-        for place in moving:
-            by_values.setdefault(np.ascontiguousarray(flat[:, place]).tobytes(), []).append(place)
-        for places in by_values.values():
-            if len(places) > 1:
-                names = ", ".join(map(str, places[:5]))
-                line = f"elements {names} of {seen.named(leaf)} are always equal"
-                return finding("obs-duplicated", line, policy=seen.policy)
+        if found := equal_blocks(values):
+            parts, what = found
+            return finding(
+                "obs-duplicated",
+                f"{what} of {seen.named(leaf)} are always equal",
+                f"in {len(values):,} observations of random play: {parts}",
+                policy=seen.policy,
+                severity="warning",
+                causes=(
+                    "a frame stack holds the same array several times: reset and step return one buffer, which is "
+                    "changed in place",
+                    "the same part is observed twice",
+                ),
+            )
+        pairs = equal_elements(values) if values.ndim == 2 else []
+        if pairs:
+            line = f"elements {_numbers(pairs[0])} of {seen.named(leaf)} are always equal"
+            more = [f"so are elements {_numbers(places)}" for places in pairs[1:4]]
+            return finding("obs-duplicated", line, *more, policy=seen.policy)
+    return None
+
+
+def equal_blocks(values: np.ndarray) -> tuple[str, str] | None:
+    """Returns the blocks of observations that are always equal, and what they are, in words; None if there are none.
+
+    Blocks of a vector are its two or more parts of equal length, of at least two elements each. Those of an image are
+    its channels or frames, along the first or the last axis; three equal channels are a grey picture.
+
+    Args:
+        values: ``[N, ...]``.
+    """
+    size = values.shape[1]
+    if values.ndim == 2:
+        cuts = [(values.reshape(len(values), -1, width), 1) for width in range(2, size // 2 + 1) if size % width == 0]
+    else:
+        cuts = [(values, axis) for axis in {1, values.ndim - 1} if 2 <= values.shape[axis] <= CHANNELS]
+    for cut, axis in cuts:
+        parts = np.moveaxis(cut, axis, 0)
+        groups: dict[bytes, list[int]] = {}
+        for place, part in enumerate(parts):
+            moving = (part != part[:1]).any(axis=0)
+            if np.count_nonzero(moving) >= 2:
+                groups.setdefault(np.ascontiguousarray(part).tobytes(), []).append(place)
+        same = next((places for places in groups.values() if len(places) > 1), None)
+        if same is None or (values.ndim > 2 and len(parts) == len(same) == 3):
+            continue
+        if values.ndim > 2:
+            return f"{_numbers(same)} of {len(parts)} along axis {axis - 1}", "frames or channels"
+        width = size // len(parts)
+        ranges = [f"{width * place} to {width * place + width - 1}" for place in same[:4]]
+        return f"elements {' and '.join(ranges)}", f"blocks of {width} elements"
+    return None
+
+
+def equal_elements(values: np.ndarray) -> list[list[int]]:
+    """Returns groups of elements of a vector that are always equal, and not constant.
+
+    Args:
+        values: ``[N, elements]``.
+    """
+    groups: dict[bytes, list[int]] = {}
+    for place, column in enumerate(values.T):
+        if (column != column[0]).any():
+            groups.setdefault(np.ascontiguousarray(column).tobytes(), []).append(place)
+    return [places for places in groups.values() if len(places) > 1]
+
+
+def obs_clipped(seen: Seen) -> Finding | None:
+    """Finds vectors most of whose continuous elements often lie exactly at a limit of their space."""
+    for leaf, values in seen.leaves():
+        space = _box(seen.kind, leaf)
+        if space is None or values.ndim != 2 or values.dtype.kind != "f" or len(values) < FEW_ROWS:
+            continue
+        clipped, continuous = [], 0
+        for place, column in enumerate(values.T):
+            low, high = (np.broadcast_to(end, values.shape[1:])[place] for end in space)
+            at_limit = (column == low) | (column == high)
+            if len(np.unique(column[~at_limit])) < DISTINCT:
+                continue
+            continuous += 1
+            if at_limit.mean() >= OFTEN_AT_LIMIT:
+                clipped.append((place, float(at_limit.mean())))
+        if len(clipped) >= 2 and len(clipped) >= MOST_CLIPPED * continuous:
+            shares = ", ".join(f"{place} ({100 * share:.0f} %)" for place, share in clipped[:6])
+            return finding(
+                "obs-clipped",
+                f"{len(clipped)} of {continuous} continuous elements of {seen.named(leaf)} often lie exactly at a "
+                "limit of their space, so what is beyond is lost",
+                f"share of {len(values):,} observations, by element: {shares}",
+                policy=seen.policy,
+            )
     return None
 
 
@@ -174,6 +270,7 @@ OBS_RULES: tuple[Callable[[Seen], Finding | None], ...] = (
     obs_out_of_space,
     obs_unnormalized,
     images_are_categories,
+    obs_clipped,
     obs_duplicated,
 )
 
@@ -190,39 +287,114 @@ def _box(kind: Kind, leaf: Leaf) -> tuple[np.ndarray, np.ndarray] | None:
     return low, high
 
 
-def actions_without_effect(probe: RandomPlay) -> list[Finding]:
-    """Finds agents whose actions change nothing."""
+def actions_without_effect(effects: Sequence[Effects]) -> list[Finding]:
+    """Finds agents whose actions change nothing, and elements of a box that change nothing."""
+    found = []
+    for one in effects:
+        if not one.is_comparable or one.tried < FEW_STEPS:
+            continue
+        if one.lag is None:
+            found.append(
+                finding(
+                    "actions-without-effect",
+                    f"other actions of {one.agent} from the same state and seed led to the same observations, rewards "
+                    "and ends",
+                    f"in {one.tried:,} steps with another action",
+                    subject=one.agent,
+                )
+            )
+        elif one.idle_elements and one.steps >= HELD:
+            line = f"elements {_numbers(one.idle_elements)} of the action changed nothing"
+            found.append(finding("actions-without-effect", line, subject=one.agent, severity="note"))
+    return found
+
+
+def actions_alike(effects: Sequence[Effects]) -> list[Finding]:
+    """Finds discrete actions that have the same effect in all states."""
+    found = []
+    for one in effects:
+        if not one.alike or not one.is_comparable:
+            continue
+        pairs = ", ".join(f"{a} and {b}" for a, b in one.alike[:5])
+        found.append(
+            finding(
+                "actions-alike",
+                f"actions {pairs} of {one.agent} have the same effect in every state that was tried",
+                f"equal observations, rewards and ends from {one.states} states",
+                subject=one.agent,
+                severity="note" if one.is_image else None,
+            )
+        )
+    return found
+
+
+def actions_weak(effects: Sequence[Effects]) -> list[Finding]:
+    """Finds continuous actions whose whole range makes nearly no difference."""
+    found = []
+    for one in effects:
+        if not one.is_comparable or one.step_reach is None or one.held_reach is None or one.lag is None:
+            continue
+        if one.step_reach >= WEAK_STEP or one.held_reach >= WEAK_HELD:
+            continue
+        found.append(
+            finding(
+                "actions-weak",
+                f"the lowest and the highest action of {one.agent} hardly differ from the middle one: by "
+                f"{100 * one.step_reach:.2g} % of what observations and rewards usually vary",
+                f"{100 * one.held_reach:.2g} % if the action is held for up to {one.steps} steps",
+                subject=one.agent,
+            )
+        )
+    return found
+
+
+def state_survives_reset(parts: Sequence[str] | None) -> list[Finding]:
+    """Finds episodes that differ after other episodes.
+
+    Args:
+        parts: What differs: ``observations``, ``rewards`` or ``ends``; None if it is unknown.
+    """
+    if not parts:
+        return []
+    likely = [SURVIVORS[part] for part in parts]
     return [
         finding(
-            "actions-without-effect",
-            f"other actions of {name} from the same state and seed led to the same observations, rewards and ends",
-            f"in {probe.tried[name]:,} steps with another action",
-            subject=name,
+            "state-survives-reset",
+            "an environment that has played before plays other steps than a new one, from the same seed and with the "
+            "same actions",
+            f"{' and '.join(parts)} differ first",
+            causes=[*likely, "reset does not set back an attribute of the environment or of a wrapper"],
         )
-        for name in probe.without_effect
     ]
 
 
-def agents_idle(probe: RandomPlay) -> list[Finding]:
+SURVIVORS = {
+    "ends": "a counter of steps, or another condition of the end, is not set back in reset",
+    "rewards": "a reward is paid late, in the next episode, or a sum of rewards is not set back in reset",
+    "observations": "reset returns or keeps part of the episode before: a goal, a buffer, a stack of frames",
+}
+"""The likely cause by what differs first."""
+
+
+def agents_idle(play: PlayMeasurements) -> list[Finding]:
     """Finds agents that never act."""
-    agents = [agent for kind in probe.kinds for agent in kind.agents]
-    idle = [agent for agent in agents if agent not in probe.acted]
-    if not idle or len(idle) == len(agents) or probe.steps < FEW_ROWS or len(probe.endings) < EPISODES:
+    agents = [agent for kind in play.kinds for agent in kind.agents]
+    idle = [agent for agent in agents if agent not in play.acted]
+    if not idle or len(idle) == len(agents) or play.steps < FEW_ROWS or len(play.lengths) < EPISODES:
         return []
-    line = f"agent {idle[0]} has not acted in {len(probe.endings):,} episodes of random play"
-    return [finding("agent-idle", line, f"agents that acted: {', '.join(sorted(probe.acted))}", subject=idle[0])]
+    line = f"agent {idle[0]} has not acted in {len(play.lengths):,} episodes of random play"
+    return [finding("agent-idle", line, f"agents that acted: {', '.join(sorted(play.acted))}", subject=idle[0])]
 
 
-def endings_mixed_up(probe: RandomPlay) -> list[Finding]:
+def endings_mixed_up(play: PlayMeasurements) -> list[Finding]:
     """Finds time limits returned as terminations, and terminations returned as truncations."""
-    endings = probe.endings
-    if len(endings) < EPISODES:
+    lengths, count = sorted(play.lengths), len(play.lengths)
+    if count < EPISODES:
         return []
-    is_task = bool(probe.late) and all(probe.late)  # of this length: paid at its end alone
-    lengths = sorted(one.length for one in endings)
-    shortest, longest, count = lengths[0], lengths[-1], len(endings)
+    is_task = bool(play.late) and all(play.late)  # of this length: paid at its end alone
+    shortest, longest = lengths[0], lengths[-1]
     commonest = max(map(lengths.count, set(lengths)))
-    terminated, at_limit = sum(one.terminated for one in endings), lengths.count(longest)
+    terminated, at_limit = count - sum(play.truncated), lengths.count(longest)
     if terminated == count and at_limit >= max(EPISODES, 0.5 * count) and longest >= SOME_STEPS and not is_task:
         line = f"{at_limit} of {count} episodes were terminated after exactly {longest:,} steps, and none later"
         return [finding("time-limit-as-termination", line, "no episode was truncated")]
@@ -232,13 +404,17 @@ def endings_mixed_up(probe: RandomPlay) -> list[Finding]:
     return []
 
 
-def reward_late(probe: RandomPlay) -> list[Finding]:
+def reward_late(play: PlayMeasurements) -> list[Finding]:
     """Finds long episodes with a reward at their end alone."""
-    lengths = [one.length for one in probe.endings]
-    if len(probe.late) < EPISODES or not all(probe.late) or median(lengths) < LONG:
+    if len(play.late) < EPISODES or not all(play.late) or median(play.lengths) < LONG:
         return []
-    line = f"episodes of about {median(lengths):,.0f} steps have a reward in their last step only"
-    return [finding("reward-late", line, f"{len(probe.late)} episodes of random play")]
+    line = f"episodes of about {median(play.lengths):,.0f} steps have a reward in their last step only"
+    return [finding("reward-late", line, f"{len(play.late)} episodes of random play")]
+
+
+def _numbers(values: Sequence[int]) -> str:
+    """Returns the first ones of some numbers in words."""
+    return ", ".join(map(str, values[:10])) + (", ..." if len(values) > 10 else "")
 
 
 def softened(findings: list[Finding]) -> list[Finding]:

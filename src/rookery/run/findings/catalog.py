@@ -115,6 +115,26 @@ RULES: dict[str, RuleText] = {
          "the effect appears later than this rule looks"),
         (CHECK_ENV,),
     ),
+    "actions-alike": RuleText(
+        "warning",
+        "play",
+        "Two discrete actions have the same effect from the same state and seed, in every state that was tried, "
+        "although they change something. Actions that change nothing, and games with a fixed set of buttons, are left "
+        "out: for images it is a note.",
+        ("a table of moves has an entry twice, so that another move is missing",
+         "the index of an action is off by one, clipped, or cut to fewer actions"),
+        (CHECK_ENV,),
+    ),
+    "actions-weak": RuleText(
+        "warning",
+        "play",
+        "The lowest and the highest continuous action differ from the middle one by less than 1 % of the usual "
+        "spread of observations and rewards after a step, and by less than a fifth of it however long they are held.",
+        ("the action is scaled twice, or in another unit: degrees and radians, percent and shares",
+         "the limits of the action space are far too narrow", "the time step of the simulation is too short: repeat "
+         "each action for several steps"),
+        (CHECK_ENV,),
+    ),
     # --- values -------------------------------------------------------------------------------------------------------
     "critic-explains-nothing": RuleText(
         "warning",
@@ -202,7 +222,35 @@ RULES: dict[str, RuleText] = {
          "the reward does not depend on the actions, or has the wrong sign"),
         ("--preset auto", "rookery resume RUN --stop env_steps=N", CHECK_ENV),
     ),
+    "worse-than-random": RuleText(
+        "error",
+        "play",
+        "The trained policy is worse than random play, and their 95 % intervals do not overlap: the training has made "
+        "it worse. A warning while there are few iterations, or if the return of training rises.",
+        ("the reward has the wrong sign, is paid late, or in the next episode",
+         "updates are too large, and the policy has collapsed",
+         "the policy needs its random actions: most likely actions run in circles",
+         "observations of evaluations differ from those of training"),
+        (CHECK_ENV, "rookery evaluate RUN --stochastic", "{at}.lr=1e-4"),
+    ),
     # --- episodes -----------------------------------------------------------------------------------------------------
+    "episodes-shrink": RuleText(
+        "warning",
+        "rows",
+        "Episodes have become very short, one or two steps, and the return has not improved.",
+        ("a counter of steps, or another condition of the end, is not set back in reset",
+         "the policy ends episodes to escape a negative reward"),
+        (CHECK_ENV,),
+    ),
+    "state-survives-reset": RuleText(
+        "warning",
+        "play",
+        "An environment that has played other episodes plays other steps than a new one, from the same seed and with "
+        "the same actions, while new ones agree with each other: something of an earlier episode survives reset.",
+        ("reset does not set back an attribute of the environment or of a wrapper",
+         "the environment becomes harder by itself: then it is meant, and `doctor.ignore` leaves this out"),
+        (CHECK_ENV,),
+    ),
     "episodes-endless": RuleText(
         "warning",
         "rows",
@@ -278,11 +326,20 @@ RULES: dict[str, RuleText] = {
         ("normalization is switched off, or images are returned as floats from 0 to 255",),
         ("{at}.model.normalize_obs=true", "return images as uint8"),
     ),
+    "obs-clipped": RuleText(
+        "warning",
+        "play",
+        "Most continuous elements of the observation often lie exactly at a limit of their space.",
+        ("observations are clipped to limits that are too narrow, such as 0 to 1 for values that can be negative",
+         "sensors end at a distance that is usually exceeded"),
+        (CHECK_ENV,),
+    ),
     "obs-duplicated": RuleText(
         "note",
         "play",
-        "Parts of the observation are equal all the time.",
-        ("the same quantity is observed twice",),
+        "Parts of the observation are equal all the time. A warning for whole blocks, such as the frames of a stack.",
+        ("the same quantity is observed twice",
+         "a frame stack holds the same array several times: reset and step return one buffer, changed in place"),
         (CHECK_ENV,),
     ),
     "images-are-categories": RuleText(
@@ -295,8 +352,10 @@ RULES: dict[str, RuleText] = {
     "not-deterministic": RuleText(
         "warning",
         "env",
-        "Equal seeds and actions lead to different steps, so runs cannot repeat.",
-        ("state of an earlier episode survives reset", "random numbers are not from self.np_random"),
+        "Equal seeds and actions lead to different steps, so runs cannot repeat. In `rookery doctor RUN` it is a note: "
+        "learning does not need it.",
+        ("random numbers are not from self.np_random", "a reward or an end depends on the clock",
+         "state of an earlier episode survives reset"),
         (CHECK_ENV,),
     ),
     "env-check": RuleText(
@@ -443,9 +502,9 @@ RULES: dict[str, RuleText] = {
 
 
 SYMPTOMS = frozenset(
-    ("no-better-than-random", "return-falling", "critic-explains-nothing", "q-diverging", "gradient-clipped",
-     "kl-out-of-range", "clip-fraction-out-of-range", "entropy-collapsed", "entropy-stuck", "dead-units",
-     "actions-saturated", "temperature-growing")
+    ("worse-than-random", "no-better-than-random", "return-falling", "critic-explains-nothing", "q-diverging",
+     "gradient-clipped", "kl-out-of-range", "clip-fraction-out-of-range", "entropy-collapsed", "entropy-stuck",
+     "dead-units", "actions-saturated", "temperature-growing")
 )  # fmt: skip
 """Rules whose findings often follow from another finding; they are shown after it."""
 

@@ -1,0 +1,88 @@
+"""`EnvPlay`: short plays of an environment, without a policy, and the findings that they show.
+
+Random play shows observations, rewards and ends; environments that play equal episodes show what actions change; and
+episodes that are played again show state that survives a reset, or that environments share.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from statistics import fmean
+
+from rookery.core.seeding import Streams
+from rookery.doctor.effects import Effects, all_effects
+from rookery.doctor.play_rules import (
+    actions_alike,
+    actions_weak,
+    actions_without_effect,
+    agents_idle,
+    endings_mixed_up,
+    state_survives_reset,
+)
+from rookery.doctor.probe import MakeCopies, PlayMeasurements, watch_random
+from rookery.doctor.repeats import differences_after_others, differences_of_new
+from rookery.report.finding import Finding
+from rookery.run.findings.catalog import finding
+
+RANDOM, PAIRED = 0.4, 0.6
+"""Shares of the time for random play, and of the rest for equal episodes."""
+
+
+@dataclass
+class EnvPlay:
+    """Short plays of an environment.
+
+    Attributes:
+        random: Random play.
+        effects: Effects of the actions of each agent, of the first few.
+        survives: Parts of an episode that differ after other episodes; None if it is unknown.
+        varies: Parts of an episode that differ between new environments with equal seeds and actions.
+        is_shared: Whether environments of one process change each other.
+    """
+
+    random: PlayMeasurements
+    effects: list[Effects]
+    survives: tuple[str, ...] | None = None
+    varies: tuple[str, ...] = ()
+    is_shared: bool = False
+
+    def findings(self) -> list[Finding]:
+        """Returns the findings that need no policy."""
+        found = [*actions_without_effect(self.effects), *actions_alike(self.effects), *actions_weak(self.effects)]
+        found += [*agents_idle(self.random), *endings_mixed_up(self.random), *state_survives_reset(self.survives)]
+        if self.is_shared:
+            found.append(finding("state-shared", "several environments of one process change each other"))
+        if self.varies:
+            line = "two new environments play different episodes, from equal seeds and with equal actions"
+            more = f"{' and '.join(self.varies)} differ first; what actions change was not examined"
+            found.append(finding("not-deterministic", line, more, severity="note"))
+        return found
+
+
+def play_env(make: MakeCopies, seconds: float, steps: int | None = None) -> EnvPlay:
+    """Plays an environment for a short time.
+
+    Args:
+        make: Makes a number of throwaway environments.
+        seconds: Approximate time.
+        steps: Vector steps of random play; None = as many as the time allows.
+
+    Raises:
+        EnvError: If the environment raises or breaks the contract.
+    """
+    began = time.monotonic()
+    seen = EnvPlay(watch_random(make, RANDOM * seconds, Streams(0), steps), [])
+    until = began + seconds
+    seen.effects = all_effects(make, seen.random, time.monotonic() + PAIRED * (until - time.monotonic()))
+    if time.monotonic() > until:
+        return seen
+    is_comparable = all(one.is_comparable for one in seen.effects)
+    lengths = seen.random.lengths
+    survives = differences_after_others(lambda: make(1), until, fmean(lengths) if lengths else None)
+    if survives or not is_comparable:
+        seen.varies = differences_of_new(lambda: make(1))
+    if not seen.varies:
+        seen.survives = survives
+        seen.is_shared = not is_comparable and not survives
+    return seen
