@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from statistics import fmean
 
 from rookery.core.seeding import Streams
 from rookery.doctor.effects import Effects, all_effects
@@ -78,8 +77,7 @@ def play_env(make: MakeCopies, seconds: float, steps: int | None = None) -> EnvP
     if time.monotonic() > until:
         return seen
     is_comparable = all(one.is_comparable for one in seen.effects)
-    lengths = seen.random.lengths
-    survives = differences_after_others(lambda: make(1), until, fmean(lengths) if lengths else None)
+    survives = differences_after_others(lambda: make(1), until)
     if survives or not is_comparable:
         seen.varies = differences_of_new(lambda: make(1))
     if not seen.varies:

@@ -68,6 +68,9 @@ ENOUGH = 200
 FEW = 5
 """Fewest ended episodes for findings on how episodes end."""
 
+MOST_PLAYED = 50_000
+"""Most vector steps of a play."""
+
 SLOW_TO_CHECK = 20_000
 """Bytes of an observation above which checks of it take longer than a step."""
 
@@ -131,7 +134,7 @@ def examine_env(
     findings: list[Finding] = []
     facts: list[str] = []
     try:
-        played = play_env(make, 0.6 * seconds)
+        played = play_env(make, 0.6 * seconds, MOST_PLAYED)
         seen = played.random
         findings, facts = _probe(make, kinds, played, seconds, streams)
     except EnvError as error:
@@ -301,7 +304,7 @@ def _watch_each(
         limit = seconds / len(kinds) / len(actions)
         for action in actions:
             who = f" of {_who(kind.agents) or kind.agents[0]}" if len(kinds) > 1 else ""
-            found[f"{action.text}{who}"] = watch_constant(make, number, action, limit, 10, streams)
+            found[f"{action.text}{who}"] = watch_constant(make, number, action, limit, 10, streams, MOST_PLAYED)
     return found
 
 

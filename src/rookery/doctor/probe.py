@@ -253,7 +253,13 @@ def constant_actions(
 
 
 def watch_constant(
-    make: MakeCopies, kind: int, action: ConstantAction, seconds: float, episodes: int, streams: Streams
+    make: MakeCopies,
+    kind: int,
+    action: ConstantAction,
+    seconds: float,
+    episodes: int,
+    streams: Streams,
+    steps: int | None = None,
 ) -> PlayMeasurements:
     """Returns the measurements of a play in which agents of one kind always act alike, the others at random.
 
@@ -264,6 +270,7 @@ def watch_constant(
         seconds: Time limit.
         episodes: Number of ended episodes after which the play ends.
         streams: Random streams.
+        steps: Number of vector steps after which it ends; None = no limit.
     """
     with closing(make(1)) as env:
         rng = streams.generator(Role.ACTION, "doctor", kind)
@@ -273,7 +280,7 @@ def watch_constant(
             given[kind] = _same_action(env.kinds[kind], shown, kind, action, rng)
             return given
 
-        return watch(env, chosen_play(env, streams.episodes(Role.ENV), answers), seconds, episodes)
+        return watch(env, chosen_play(env, streams.episodes(Role.ENV), answers), seconds, episodes, steps)
 
 
 def _same_action(kind: Kind, shown: Step, number: int, action: ConstantAction, rng: np.random.Generator) -> np.ndarray:

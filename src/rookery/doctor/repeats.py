@@ -5,21 +5,23 @@ played before.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from typing import NamedTuple
 
 import numpy as np
 
+from rookery.doctor.probe import reward_of
 from rookery.envs.base import Step, VectorEnv, has_own_episodes
 from rookery.envs.random_play import random_answers
 
 LONGEST = 200
 """Steps of an episode that are compared."""
 
-EARLIER_STEPS, FEWEST_EARLIER, MOST_EARLIER = 1_000, 3, 200
-"""Steps that an environment has played before its episodes are compared, and fewest and most episodes of them."""
+EARLIER_STEPS, MOST_EARLIER = 1_000, 2_000
+"""Steps that an environment has played before its episodes are compared, up to the next end, and most of them."""
 
-COMPARED = 3
+COMPARED = 4
 """Episodes that are compared."""
 
 OWN_SEED = 9_000
@@ -27,6 +29,9 @@ OWN_SEED = 9_000
 
 Moment = tuple[bytes, bytes, bytes]
 """Observations, rewards and ends of a step."""
+
+ROUNDING = 0.01
+"""Relative and absolute difference that counts as rounding, where it is the first one of an episode."""
 
 MakeOne = Callable[[], VectorEnv]
 """Makes an environment of one lane."""
@@ -55,75 +60,100 @@ def moment_of(shown: Step, lane: int, lanes: int) -> Moment:
     return b"".join(obs), b"".join(rewards), b"".join(ends)
 
 
+class Played(NamedTuple):
+    """A moment of an episode.
+
+    Attributes:
+        moment: What is compared.
+        obs: Its observations, of the agents that wait.
+        rewards: Its rewards.
+    """
+
+    moment: Moment
+    obs: tuple[np.ndarray, ...]
+    rewards: tuple[np.ndarray, ...]
+
+    def is_close(self, other: Played) -> bool:
+        """Returns whether the other moment differs by rounding alone."""
+        if self.moment[2] != other.moment[2] or len(self.obs) != len(other.obs):
+            return False
+        pairs = zip((*self.obs, *self.rewards), (*other.obs, *other.rewards), strict=True)
+        return all(one.shape == two.shape and np.allclose(one, two, rtol=ROUNDING, atol=ROUNDING) for one, two in pairs)
+
+
 def differences_of_new(make: MakeOne) -> tuple[str, ...]:
     """Returns the parts of an episode that differ between two new environments with equal seeds and actions."""
     return _different(_of_new(make, OWN_SEED), _of_new(make, OWN_SEED))
 
 
-def differences_after_others(make: MakeOne, until: float, usual_length: float | None) -> tuple[str, ...] | None:
+def differences_after_others(make: MakeOne, until: float) -> tuple[str, ...] | None:
     """Returns the parts of an episode that differ in an environment that has played other episodes before.
 
-    Some episodes with equal seeds and actions are played in new environments, and in one after many other episodes.
-    Where new environments agree, a difference is state that survives `reset`.
+    Some episodes with equal seeds and actions are played in new environments, and in one after many other steps. Where
+    new environments agree, a difference in all of them is state that survives `reset`; in a few it can be rounding, as in simulations whose order of contacts depends on earlier ones.
 
     Args:
         make: Makes a throwaway environment of one lane.
         until: Time of `time.monotonic` at which it ends.
-        usual_length: Mean length of its episodes; None if none has ended.
 
     Returns:
-        The parts; None if it is unknown, because the time was too short or episodes do not end.
+        The parts; None if it is unknown, because the time was too short.
     """
-    if usual_length is None:
-        return None
-    earlier = int(np.clip(np.ceil(EARLIER_STEPS / max(usual_length, 1.0)), FEWEST_EARLIER, MOST_EARLIER))
     with closing(make()) as env:
         if has_own_episodes(env):
             return None
-        shown = env.reset(lambda _, episode: episode if episode < earlier else OWN_SEED + episode - earlier)
-        rng, ended = np.random.default_rng(0), 0
-        while ended < earlier:
+        shown, rng, steps = env.reset(lambda _, episode: episode), np.random.default_rng(0), 0
+        while not (steps >= EARLIER_STEPS and shown.ended[0]) and steps < MOST_EARLIER:
             if time.monotonic() > until:
                 return None
             shown = env.step(random_answers(env, shown, rng))
-            ended += bool(shown.ended[0])
+            steps += 1
+        found: tuple[str, ...] = ()
         for seed in range(OWN_SEED, OWN_SEED + COMPARED):
-            moments = list(_episode(env, shown, seed))
-            if found := _different([one for one, _ in moments], _of_new(make, seed)):
-                return found
-            shown = moments[-1][1]
-            if not shown.ended[0] or time.monotonic() > until:
+            found = _different(_played(env, seed), _of_new(make, seed))
+            if not found or time.monotonic() > until:
                 break
-    return ()
+    return found
 
 
-def _of_new(make: MakeOne, seed: int) -> list[Moment]:
+def _of_new(make: MakeOne, seed: int) -> list[Played]:
     """Returns the moments of the first episode of a new environment."""
     with closing(make()) as env:
-        shown = env.reset(lambda _, episode: seed + episode)
-        return [moment for moment, _ in _episode(env, shown, seed)]
+        return _played(env, seed)
 
 
-def _episode(env: VectorEnv, shown: Step, seed: int) -> Iterator[tuple[Moment, Step]]:
-    """Plays an episode that has just begun, up to `LONGEST` steps, and yields its moments and steps.
+def _played(env: VectorEnv, seed: int) -> list[Played]:
+    """Returns the moments of an episode, from its reset on, of up to `LONGEST` steps.
 
     Args:
         env: Environment of one lane.
-        shown: The step in which the episode began; its reward and end are those of the episode before.
-        seed: Seed of the actions.
+        seed: Seed of the episode and of the actions.
     """
-    rng = np.random.default_rng(seed)
-    yield (moment_of(shown, 0, 1)[0], b"", b""), shown
+    shown, rng = env.reset(lambda _, episode: seed + episode), np.random.default_rng(seed)
+    found = [Played((moment_of(shown, 0, 1)[0], b"", b""), _observed(shown), ())]
     for _ in range(LONGEST):
         shown = env.step(random_answers(env, shown, rng))
-        yield moment_of(shown, 0, 1), shown
+        found.append(Played(moment_of(shown, 0, 1), _observed(shown), _rewards(shown)))
         if shown.ended[0]:
-            return
+            break
+    return found
 
 
-def _different(one: Sequence[Moment], other: Sequence[Moment]) -> tuple[str, ...]:
-    """Returns the parts of the first moment in which two plays differ; the ends, if one has ended before."""
+def _rewards(shown: Step) -> tuple[np.ndarray, ...]:
+    """Returns copies of the rewards of a step."""
+    return tuple(reward_of(rows, 1).copy() for rows in shown.rows)
+
+
+def _observed(shown: Step) -> tuple[np.ndarray, ...]:
+    """Returns copies of the observations of the agents that wait."""
+    return tuple(leaf[rows.waiting] for rows in shown.rows for leaf in rows.obs.values())
+
+
+def _different(one: Sequence[Played], other: Sequence[Played]) -> tuple[str, ...]:
+    """Returns the parts of the first moment in which two plays differ; none if it is by rounding alone."""
     for mine, others in zip(one, other, strict=False):
-        if mine != others:
-            return tuple(part for part, a, b in zip(PARTS, mine, others, strict=True) if a != b)
+        if mine.moment != others.moment:
+            if mine.is_close(others):
+                return ()
+            return tuple(part for part, a, b in zip(PARTS, mine.moment, others.moment, strict=True) if a != b)
     return () if len(one) == len(other) else ("ends",)
