@@ -48,6 +48,7 @@ class Effects:
     Attributes:
         agent: The agent.
         is_comparable: Whether equal actions gave equal steps; otherwise nothing can be said.
+        repeats: Whether environments with different actions behind them began further episodes alike.
         is_image: Whether a part of its observation has three axes.
         states: Number of states from which actions were compared.
         steps: Largest number of steps for which actions were held.
@@ -66,6 +67,7 @@ class Effects:
 
     agent: str
     is_comparable: bool = True
+    repeats: bool = True
     is_image: bool = False
     states: int = 0
     steps: int = 0
@@ -189,7 +191,7 @@ class _Comparison:
             shown = env.step(self._answers(shown, turn, common + step, differ=True))
             moments = [moment_of(shown, lane, lanes) for lane in range(lanes)]
             if moments[-1] != moments[0]:
-                found.is_comparable = False
+                found.is_comparable = found.repeats = False
                 return False
             self._compare(shown, moments, step)
             if step == 1:
@@ -220,9 +222,11 @@ class _Comparison:
     def _are_equal(self, shown: Step) -> bool:
         """Returns whether all lanes show the same; notes it if they do not."""
         first = moment_of(shown, 0, self._env.num_lanes)
-        if any(moment_of(shown, lane, self._env.num_lanes) != first for lane in range(1, self._env.num_lanes)):
-            self._found.is_comparable = False
-        return self._found.is_comparable
+        if all(moment_of(shown, lane, self._env.num_lanes) == first for lane in range(1, self._env.num_lanes)):
+            return True
+        self._found.repeats = False
+        self._found.is_comparable = self._found.states > 0
+        return False
 
     def _answers(self, shown: Step, turn: int, step: int, *, differ: bool) -> list[np.ndarray]:
         """Returns equal random actions for the agents of all lanes, and those of the lanes for the agent that is

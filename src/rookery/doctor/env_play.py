@@ -20,7 +20,7 @@ from rookery.doctor.play_rules import (
     state_survives_reset,
 )
 from rookery.doctor.probe import MakeCopies, PlayMeasurements, watch_random
-from rookery.doctor.repeats import differences_after_others, differences_of_new
+from rookery.doctor.repeats import differences_after_others, differences_beside_another, differences_of_new
 from rookery.report.finding import Finding
 from rookery.run.findings.catalog import finding
 
@@ -76,11 +76,11 @@ def play_env(make: MakeCopies, seconds: float, steps: int | None = None) -> EnvP
     seen.effects = all_effects(make, seen.random, time.monotonic() + PAIRED * (until - time.monotonic()))
     if time.monotonic() > until:
         return seen
-    is_comparable = all(one.is_comparable for one in seen.effects)
+    repeats = all(one.repeats for one in seen.effects)
     survives = differences_after_others(lambda: make(1), until)
-    if survives or not is_comparable:
+    if survives or not repeats:
         seen.varies = differences_of_new(lambda: make(1))
     if not seen.varies:
         seen.survives = survives
-        seen.is_shared = not is_comparable and not survives
+        seen.is_shared = not repeats and not survives and bool(differences_beside_another(make, until))
     return seen

@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rookery.core.spaces.arrays import MASK
 from rookery.doctor.probe import reward_of
 from rookery.envs.base import Step, VectorEnv, has_own_episodes
-from rookery.envs.random_play import random_answers
+from rookery.envs.random_play import random_actions, random_answers
 
 LONGEST = 200
 """Steps of an episode that are compared."""
@@ -90,7 +91,8 @@ def differences_after_others(make: MakeOne, until: float) -> tuple[str, ...] | N
     """Returns the parts of an episode that differ in an environment that has played other episodes before.
 
     Some episodes with equal seeds and actions are played in new environments, and in one after many other steps. Where
-    new environments agree, a difference in all of them is state that survives `reset`; in a few it can be rounding, as in simulations whose order of contacts depends on earlier ones.
+    new environments agree, a difference in all of them is state that survives `reset`; in a few it can be rounding, as
+    in simulations whose order of contacts depends on earlier ones.
 
     Args:
         make: Makes a throwaway environment of one lane.
@@ -116,6 +118,22 @@ def differences_after_others(make: MakeOne, until: float) -> tuple[str, ...] | N
     return found
 
 
+def differences_beside_another(make: Callable[[int], VectorEnv], until: float) -> tuple[str, ...]:
+    """Returns the parts of an episode that differ while another environment of the process plays, too.
+
+    Args:
+        make: Makes a number of throwaway environments.
+        until: Time of `time.monotonic` at which it ends.
+    """
+    found: tuple[str, ...] = ()
+    for seed in range(OWN_SEED, OWN_SEED + COMPARED):
+        with closing(make(2)) as env:
+            found = _different(_played(env, seed), _of_new(lambda: make(1), seed))
+        if not found or time.monotonic() > until:
+            break
+    return found
+
+
 def _of_new(make: MakeOne, seed: int) -> list[Played]:
     """Returns the moments of the first episode of a new environment."""
     with closing(make()) as env:
@@ -123,30 +141,47 @@ def _of_new(make: MakeOne, seed: int) -> list[Played]:
 
 
 def _played(env: VectorEnv, seed: int) -> list[Played]:
-    """Returns the moments of an episode, from its reset on, of up to `LONGEST` steps.
+    """Returns the moments of an episode of the first lane, from its reset on, of up to `LONGEST` steps.
 
     Args:
-        env: Environment of one lane.
-        seed: Seed of the episode and of the actions.
+        env: The environment.
+        seed: Seed of the episode and of the actions; other lanes have others.
     """
-    shown, rng = env.reset(lambda _, episode: seed + episode), np.random.default_rng(seed)
-    found = [Played((moment_of(shown, 0, 1)[0], b"", b""), _observed(shown), ())]
+    lanes = env.num_lanes
+    shown = env.reset(lambda lane, episode: seed + episode + OWN_SEED * lane)
+    rngs = [np.random.default_rng((seed, lane)) for lane in range(lanes)]
+    found = [_moment(shown, lanes)._replace(rewards=())]
+    found[0] = found[0]._replace(moment=(found[0].moment[0], b"", b""))
     for _ in range(LONGEST):
-        shown = env.step(random_answers(env, shown, rng))
-        found.append(Played(moment_of(shown, 0, 1), _observed(shown), _rewards(shown)))
+        shown = env.step(_answers(env, shown, rngs))
+        found.append(_moment(shown, lanes))
         if shown.ended[0]:
             break
     return found
 
 
-def _rewards(shown: Step) -> tuple[np.ndarray, ...]:
-    """Returns copies of the rewards of a step."""
-    return tuple(reward_of(rows, 1).copy() for rows in shown.rows)
+def _answers(env: VectorEnv, shown: Step, rngs: Sequence[np.random.Generator]) -> list[np.ndarray]:
+    """Returns random actions, those of each lane from its own generator."""
+    answers = []
+    for kind, rows in zip(env.kinds, shown.rows, strict=True):
+        masks, parts = rows.obs[MASK] if kind.obs.has_mask else None, []
+        waiting = rows.waiting.reshape(len(rngs), -1)
+        for lane, rng in enumerate(rngs):
+            mine = lane * waiting.shape[1] + np.flatnonzero(waiting[lane])
+            parts.append(random_actions(kind.action, len(mine), None if masks is None else masks[mine], rng))
+        answers.append(kind.action.to_env(np.concatenate(parts)))
+    return answers
 
 
-def _observed(shown: Step) -> tuple[np.ndarray, ...]:
-    """Returns copies of the observations of the agents that wait."""
-    return tuple(leaf[rows.waiting] for rows in shown.rows for leaf in rows.obs.values())
+def _moment(shown: Step, lanes: int) -> Played:
+    """Returns the first lane's part of a step."""
+    obs, rewards = [], []
+    for rows in shown.rows:
+        width = len(rows.reward) // lanes
+        waits = np.flatnonzero(rows.waiting[:width])
+        obs += [leaf[waits] for leaf in rows.obs.values()]
+        rewards.append(reward_of(rows, lanes)[0].copy())
+    return Played(moment_of(shown, 0, lanes), tuple(obs), tuple(rewards))
 
 
 def _different(one: Sequence[Played], other: Sequence[Played]) -> tuple[str, ...]:
