@@ -96,6 +96,10 @@ FAULTS = {
             run={"evaluation/return_mean": -30.0, "evaluation/return_low": -40.0, "evaluation/return_high": -20.0},
         ),
     ),
+    "episodes-shrink": (PPO, rows(run={"length_mean": lambda n: 20.0 if n < 5 else 1.0})),
+    "few-updates": (PPO, rows(2, rising, run={"env_steps": lambda n: 16_000 * n}, updates=lambda n: n)),
+    "setting-out-of-range": (PPO | {"algorithm.gae_lambda": 0.0, "algorithm.value_coef": 0.0}, rows()),
+    "target-stays": (DQN | {"algorithm.target.every": 10_000}, rows(learning=OFF_POLICY)),
     "policy-unmapped": (PPO | {"policies.main.gamma": 0.99, "policies.other.gamma": 0.99}, rows(returns=rising)),
 }
 
@@ -112,6 +116,60 @@ def test_every_rule_on_rows_has_a_fault_here_and_is_in_the_catalog():
     assert there - {"evaluation-above-training"} == FAULTS.keys()
     assert {rule.name for rule in LIVE_RULES} <= RULES.keys()
     assert len(RULES) >= 28
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("gae_lambda", 0.0), ("value_coef", 0), ("entropy_coef", 1.0), ("max_grad_norm", 1e-6), ("clip", 1e-3),
+     ("adam_eps", 0.1), ("minibatch_size", 1), ("batch_size", 1), ("model.hidden", [2, 64]),
+     ("entropy_coef", {"start": 0.5, "end": 0.0})],
+)  # fmt: skip
+def test_settings_that_hinder_learning_are_named_with_a_usual_value(name, value):
+    settings = PPO | {f"algorithm.{name}": value}
+    (found,) = [one for one in findings_of(windows_of(rows()), settings) if one.rule == "setting-out-of-range"]
+    assert found.message.startswith(f"{name} = ")
+    assert f"algorithm.{name}=" in found.remedies[0]
+    assert "setting-out-of-range" not in rules_of(rows(returns=rising), settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps"),
+    [({"target.every": 250}, 100), ({"target.kind": "soft", "target.every": 250, "target.tau": 0.0}, 5_000),
+     ({"tau": 1e-7}, 5_000)],
+)  # fmt: skip
+def test_target_networks_that_stay_are_found(settings, steps):
+    made = rows(learning=OFF_POLICY | {"gradient_steps": steps})
+    assert "target-stays" in rules_of(made, DQN | {f"algorithm.{path}": value for path, value in settings.items()})
+
+
+def test_targets_that_move_are_no_finding():
+    for settings in ({"target.every": 250}, {"target.every": None, "target.tau": 0.01}, {"tau": 0.005}):
+        given = DQN | {f"algorithm.{path}": value for path, value in settings.items()}
+        assert "target-stays" not in rules_of(rows(learning=OFF_POLICY | {"gradient_steps": 5_000}), given)
+
+
+def test_few_updates_are_found_after_the_first_iteration_with_a_length_for_more():
+    given = PPO | {"algorithm.fragment_length": 1024, "sampling.num_envs": 8}
+    made = rows(1, run={"env_steps": 8192}, updates=1)
+    (found,) = [one for one in findings_of(windows_of(made), given) if one.rule == "few-updates"]
+    assert found.message == "20,000 env steps are enough for 2 updates of the policy only"
+    assert found.remedies[0] == "algorithm.fragment_length=50"
+    assert windows_of(made).next_look == 10
+    small = rows(1, run={"env_steps": 2048}, updates=1)
+    assert "few-updates" in rules_of(small, given)
+    assert "few-updates" not in rules_of(small, given | {"stop.env_steps": 40_000})
+    assert "few-updates" not in rules_of(small, given | {"stop.env_steps": 4_096})
+
+
+def test_few_gradient_steps_are_found_once_half_of_the_run_shows_their_rate():
+    made = rows(learning=OFF_POLICY, returns=rising, gradient_steps=lambda n: n // 2)
+    assert "few-updates" in rules_of(made, DQN)
+    assert "few-updates" not in rules_of(made[:30], DQN)
+
+
+def test_short_episodes_that_pay_are_no_fault():
+    assert "episodes-shrink" not in rules_of(rows(returns=rising, run={"length_mean": lambda n: max(20.0 - n, 1.0)}))
+    assert "episodes-shrink" not in rules_of(rows(run={"length_mean": 1.0}))
 
 
 def test_evaluations_above_training_are_a_note():

@@ -426,6 +426,31 @@ RULES: dict[str, RuleText] = {
         (CHECK_ENV,),
     ),
     # --- settings -----------------------------------------------------------------------------------------------------
+    "few-updates": RuleText(
+        "warning",
+        "rows",
+        "The budget of the run is enough for a few updates of the policy only: fewer than ten, or a hundred gradient "
+        "steps on replayed experience. Runs of fewer than 10,000 env steps are left out.",
+        ("fragment_length times sampling.num_envs is nearly as large as the budget", "train_every is very large, or "
+         "updates_per_step very small"),
+        ("{at}.fragment_length=128", "{at}.train_every=64", "rookery resume RUN --stop env_steps=N"),
+    ),
+    "setting-out-of-range": RuleText(
+        "warning",
+        "rows",
+        "A setting has a value at which these algorithms hardly learn, and the return does not improve: the decay of "
+        "advantages, the weight of the critic or of the entropy, the limit of gradients, the clip range, the size of "
+        "minibatches or of layers.",
+        ("a typing error in the setting", "a value from a system in which the setting has another meaning"),
+        ("{at}.gae_lambda=0.95", "{at}.value_coef=0.5", "{at}.entropy_coef=0.01"),
+    ),
+    "target-stays": RuleText(
+        "warning",
+        "rows",
+        "The target network is as at the start, late in the run: action values do not reach further than a step.",
+        ("target.every is larger than the number of gradient steps", "tau is nearly 0"),
+        ("{at}.target.every=250", "{at}.tau=0.005"),
+    ),
     "minibatch-misfit": RuleText(
         "warning",
         "rows",

@@ -13,11 +13,12 @@ from rookery.run.findings.history import History
 from rookery.run.findings.policy_rules import POLICY_RULES
 from rookery.run.findings.rule import Rule
 from rookery.run.findings.run_rules import RUN_RULES
+from rookery.run.findings.settings_rules import SETTINGS_RULES
 from rookery.run.findings.value_rules import VALUE_RULES
 from rookery.run.findings.window import Window
 from rookery.run.settings import RunConfig
 
-LIVE_RULES: tuple[Rule, ...] = (*POLICY_RULES, *VALUE_RULES, *RUN_RULES)
+LIVE_RULES: tuple[Rule, ...] = (*SETTINGS_RULES, *POLICY_RULES, *VALUE_RULES, *RUN_RULES)
 """Rules that need rows and settings only."""
 
 OFTEN = 0.34

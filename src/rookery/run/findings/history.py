@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from statistics import median
 from typing import Any
@@ -18,6 +18,9 @@ FEW = 30
 
 ANNEALED = 0.1
 """Share of its largest value below which a learning rate or clip range counts as annealed."""
+
+ENOUGH = 10
+"""Fewest values of a column that are judged."""
 
 CURVE = 24
 """Largest number of values in a curve of a finding."""
@@ -157,6 +160,13 @@ class History:
     def are_alike(self) -> bool:
         """Whether all last episodes have equal returns."""
         return self.now["return_min"] is not None and self.now["return_min"] == self.now["return_max"]
+
+    def columns(self, names: Sequence[str], policy: str) -> Iterator[tuple[str, list[float]]]:
+        """Yields those of some columns that have enough values in the last rows, with these."""
+        for name in names:
+            values = self.column(name, policy)
+            if len(values) >= ENOUGH:
+                yield name, values
 
     def is_annealed(self, policy: str) -> bool:
         """Whether the learning rate or the clip range of a policy is near the end of its schedule."""

@@ -136,9 +136,8 @@ def gradient_clipped(run: History, policy: str) -> Finding | None:
     limit = run.number("max_grad_norm", policy)
     if not limit or not run.is_stuck or run.now["iteration"] < SOON:
         return None
-    for metric in ("grad_norm", "critic_grad_norm", "actor_grad_norm"):
-        values = run.column(metric, policy)
-        if len(values) >= SOON and min(values) > CLIPPED * limit:
+    for metric, values in run.columns(("grad_norm", "critic_grad_norm", "actor_grad_norm"), policy):
+        if min(values) > CLIPPED * limit:
             return finding(
                 "gradient-clipped",
                 f"every gradient is clipped: its norm is {median(values):.3g}, and max_grad_norm {limit:g}",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 from rookery.report.finding import Finding
 from rookery.run.findings.catalog import finding
 from rookery.run.findings.history import History, curve
@@ -14,6 +16,9 @@ EPISODES, STEPS = 100, 5_000
 
 HALF = 0.5
 """Share of a run after which exploration should have fallen, and a reward been found."""
+
+SHORT, SHORTER = 3.0, 5.0
+"""Length of very short episodes, and factor by which earlier ones were longer."""
 
 ENDLESS = 5_000
 """Steps of an episode without end."""
@@ -84,6 +89,20 @@ def episodes_endless(run: History, policy: str) -> Finding | None:
         return None
     line = f"no episode has ended after {now['running_length']:,.0f} steps of each environment"
     return finding("episodes-endless", line, iterations=(1, now["iteration"]))
+
+
+def episodes_shrink(run: History, policy: str) -> Finding | None:
+    """Finds episodes that have become very short without any gain."""
+    lengths, past = run.column("length_mean"), run.column("length_mean", past=True)
+    if len(lengths) < SOON or not run.is_stuck or median(lengths) > SHORT or max(past) < SHORTER * median(lengths):
+        return None
+    return finding(
+        "episodes-shrink",
+        f"episodes have {median(lengths):.3g} steps, and had up to {max(past):.3g} before",
+        *course(run),
+        iterations=run.span,
+        curve=curve(past),
+    )
 
 
 def replay_young(run: History, policy: str) -> Finding | None:
@@ -205,6 +224,7 @@ def policy_unmapped(run: History, policy: str) -> Finding | None:
 RUN_RULES = (
     Rule("reward-constant", rewards_alike, of_run=True),
     Rule("episodes-endless", episodes_endless, of_run=True),
+    Rule("episodes-shrink", episodes_shrink, of_run=True),
     Rule("policy-unmapped", policy_unmapped, of_run=True),
     Rule("replay-young", replay_young),
     Rule("replay-small", replay_small),

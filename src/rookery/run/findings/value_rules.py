@@ -76,9 +76,8 @@ def reward_scale(run: History, policy: str) -> Finding | None:
             iterations=run.span,
             remedies=("{at}.normalize_values=true",),
         )
-    for metric in ("value_loss", "critic_loss"):
-        losses = run.column(metric, policy)
-        if len(losses) >= SOON and median(losses) > LARGE_LOSS:
+    for metric, losses in run.columns(("value_loss", "critic_loss"), policy):
+        if median(losses) > LARGE_LOSS:
             return finding(
                 "reward-scale",
                 f"value errors are very large: {metric} is {median(losses):.2g}",

@@ -28,7 +28,7 @@ short iterations cost little.
 """
 
 FIRST = 10
-"""Iteration of the first look at the rows."""
+"""Iteration of the second look at the rows; the first one is after the first row, for settings that no row changes."""
 
 GROWTH = 4
 """A look is followed by the next one after this fraction of the iterations so far: looks become rarer, so that their
@@ -41,7 +41,7 @@ RUN_COLUMNS = ("iteration", "env_steps", "episodes", "return_mean", "return_min"
 POLICY_COLUMNS = frozenset(
     ("return_mean", "decisions", "valid_rows", "kl", "clip_fraction", "entropy", "explained_variance", "policy_loss",
      "value_loss", "critic_loss", "grad_norm", "critic_grad_norm", "actor_grad_norm", "lr", "clip", "skipped_steps",
-     "q_mean", "epsilon", "alpha", "gradient_steps")
+     "q_mean", "epsilon", "alpha", "gradient_steps", "updates")
 )  # fmt: skip
 """Columns of a policy that rules read."""
 
@@ -72,7 +72,7 @@ class Window(Stateful):
         self.evaluations: deque[Entry] = deque(maxlen=EVALUATIONS)
         self.stride = 1
         self.rows = self.taken = 0
-        self.next_look = FIRST
+        self.next_look = 1
         self.standing: list[dict[str, Any]] = []
 
     def takes(self, has_evaluation: bool) -> bool:
@@ -92,7 +92,7 @@ class Window(Stateful):
         self.taken += 1
         if self.rows < self.next_look:
             return False
-        self.next_look = self.rows + max(self.rows // GROWTH, 1)
+        self.next_look = max(self.rows + max(self.rows // GROWTH, 1), FIRST)
         return True
 
     def add_row(self, row: Mapping[str, Any]) -> bool:
