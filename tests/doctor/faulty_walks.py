@@ -56,7 +56,7 @@ class Walk(gymnasium.Env):
             return picture
         values = np.array([self.place / LENGTH, self.steps / LIMIT, float(self.np_random.normal()) / 9], np.float32)
         if self.fault == "left":
-            values[2] = self.left / 1000
+            values[2] = self.left % 50 / 50
         if self.fault == "twin":
             values[2] = values[0]
         if self.fault == "scale":

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
+from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from faulty_walks import Pair, Robot, Shared, Walk
 
 from rookery import DQNConfig, PPOConfig, Trainer
 from rookery.cli.main import main
+from rookery.core.timers import TimerRow
 from rookery.doctor import examine_run as examine_module
+from rookery.doctor import file_rules, repeats
 from rookery.doctor.examine_run import examine, examine_run
+from rookery.doctor.stored_run import StoredRun
 from rookery.doctor.text import diagnosis_lines
 from rookery.models.build import ModelConfig
 from rookery.report.finding import Finding
 from rookery.run.findings.catalog import RULES
+from rookery.run.findings.window import windows_of
+
+LONG = 60.0
+"""Longest time of play in seconds, which ends earlier by its steps and episodes."""
 
 QUICK = PPOConfig(fragment_length=32, epochs=1)
 
@@ -25,6 +35,7 @@ QUICK = PPOConfig(fragment_length=32, epochs=1)
 def short_play(monkeypatch):
     monkeypatch.setattr(examine_module, "EPISODES", 10)
     monkeypatch.setattr(examine_module, "STEPS", 220)
+    monkeypatch.setattr(repeats, "EARLIER_STEPS", 100)
 
 
 def stored(folder, env=Walk, algorithm=QUICK, iterations=3, **settings):
@@ -32,6 +43,10 @@ def stored(folder, env=Walk, algorithm=QUICK, iterations=3, **settings):
     with Trainer(env, algorithm, run_dir=folder / "run", **settings) as trainer:
         trainer.train(stop={"iterations": iterations})
     return folder / "run"
+
+
+ROW = {"iteration": 1, "env_steps": 10, "episodes": 1, "return_mean": 5.0, "return_min": 1.0, "return_max": 9.0,
+       "length_mean": 5.0, "running_length": 0.0, "time/seconds": 4_000.0}  # fmt: skip
 
 
 def names(diagnosis):
@@ -57,27 +72,27 @@ def test_play_shows_a_fault(tmp_path, fault, rule):
     run = stored(tmp_path, algorithm=PPOConfig(fragment_length=32, epochs=1, model=model), env_config={"fault": fault})
     faults = {"actions-without-effect", "obs-constant", "obs-late", "time-limit-as-termination", "obs-unnormalized",
               "termination-as-truncation", "obs-out-of-space", "images-are-categories", "obs-duplicated"}  # fmt: skip
-    found = names(examine_run(run, time_limit=4))
+    found = names(examine_run(run, time_limit=LONG))
     assert faults & set(found) == {rule}
 
 
 def test_an_environment_that_breaks_its_contract_is_named(tmp_path):
     fault = {"fault": "finite"}
     run = stored(tmp_path, Walk, PPOConfig(fragment_length=8), iterations=1, env_config=fault, warmup_steps=0)
-    found = examine_run(run, time_limit=4).findings
+    found = examine_run(run, time_limit=LONG).findings
     assert (found[0].rule, found[0].severity) == ("obs-not-finite", "error")
 
 
 def test_each_agent_is_tried_by_itself(tmp_path):
     run = stored(tmp_path, Pair)
-    found = {(one.rule, one.subject) for one in examine_run(run, time_limit=4).findings}
+    found = {(one.rule, one.subject) for one in examine_run(run, time_limit=LONG).findings}
     assert {("actions-without-effect", "two"), ("agent-idle", "three")} <= found
     assert ("actions-without-effect", "one") not in found
 
 
 def test_a_run_that_works_has_one_line(tmp_path):
     run = stored(tmp_path, "CartPole-v1", PPOConfig(lr=1e-3), iterations=40, num_envs=8)
-    diagnosis = examine_run(run, time_limit=4)
+    diagnosis = examine_run(run, time_limit=LONG)
     assert names(diagnosis) == []
     (line,) = diagnosis_lines(diagnosis)
     assert line.startswith(f"{run}: 40 iterations, return ")
@@ -88,19 +103,19 @@ def test_a_run_that_works_has_one_line(tmp_path):
 def test_a_collapsed_network_is_found_by_its_units_and_returns(tmp_path):
     broken = DQNConfig(lr=1.0, learning_starts=100, model=ModelConfig(activation="relu"))
     run = stored(tmp_path, "CartPole-v1", broken, iterations=12, iteration_steps=100)
-    found = names(examine_run(run, time_limit=4))
+    found = names(examine_run(run, time_limit=LONG))
     assert {"dead-units", "worse-than-random"} <= set(found)
 
 
 def test_saturated_actions_are_found(tmp_path):
     run = stored(tmp_path, "Pendulum-v1", PPOConfig(lr=0.3, fragment_length=64), iterations=3)
-    assert "actions-saturated" in names(examine_run(run, time_limit=4))
+    assert "actions-saturated" in names(examine_run(run, time_limit=LONG))
 
 
 def test_examining_changes_nothing(tmp_path):
     run = stored(tmp_path)
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    examine_run(run, time_limit=2)
+    examine_run(run, time_limit=LONG)
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
@@ -120,27 +135,27 @@ def test_nothing_is_played_without_time_or_checkpoint(tmp_path, monkeypatch):
 def test_the_environment_of_a_run_without_a_checkpoint_is_played_at_random(tmp_path):
     run = stored(tmp_path, env_config={"fault": "ignored"})
     shutil.rmtree(run / "checkpoints")
-    diagnosis = examine_run(run, time_limit=2)
+    diagnosis = examine_run(run, time_limit=LONG)
     assert "actions-without-effect" in names(diagnosis)
     assert diagnosis.notes == ["the run has no checkpoint: its environment was played at random only"]
 
 
 def test_state_that_survives_reset_is_found_and_no_other_environment_is_blamed(tmp_path):
-    found = names(examine_run(stored(tmp_path, env_config={"fault": "left"}), time_limit=2))
+    found = names(examine_run(stored(tmp_path, env_config={"fault": "left"}), time_limit=LONG))
     assert "state-survives-reset" in found and not {"state-shared", "not-deterministic"} & set(found)
 
 
 def test_environments_that_change_each_other_are_found(tmp_path):
-    assert "state-shared" in names(examine_run(stored(tmp_path, Shared), time_limit=2))
+    assert "state-shared" in names(examine_run(stored(tmp_path, Shared), time_limit=LONG))
 
 
 def test_a_robot_is_neither_made_nor_stepped_unasked(tmp_path):
     run = stored(tmp_path, Robot, iterations=1, warmup_steps=0)
     made = Robot.made
-    (note,) = examine_run(run, time_limit=2).notes
+    (note,) = examine_run(run, time_limit=LONG).notes
     assert note.startswith("nothing was played: faulty_walks:Robot is a program outside")
     assert Robot.made == made
-    assert examine_run(run, time_limit=2, play=True).facts
+    assert examine_run(run, time_limit=LONG, play=True).facts
     assert Robot.made > made
 
 
@@ -149,20 +164,20 @@ def test_players_and_clients_are_not_stepped_unasked(tmp_path, name):
     run = stored(tmp_path)
     config = (run / "config.yaml").read_text().replace("faulty_walks:Walk", name)
     (run / "config.yaml").write_text(config)
-    assert f"{name} is a program outside" in examine_run(run, time_limit=2).notes[0]
+    assert f"{name} is a program outside" in examine_run(run, time_limit=LONG).notes[0]
 
 
 def test_code_of_a_foreign_run_is_not_run(tmp_path, monkeypatch):
     run = stored(tmp_path)
     monkeypatch.setattr("rookery.run.checks.trusted_code.is_own", lambda facts: False)
     monkeypatch.setattr("rookery.doctor.examine_run.Trainer", None)
-    notes = examine_run(run, time_limit=2).notes
+    notes = examine_run(run, time_limit=LONG).notes
     assert any("faulty_walks:Walk, which is no code of Rookery" in note for note in notes)
 
 
 def test_the_rules_that_a_run_ignores_are_left_out(tmp_path):
     run = stored(tmp_path, env_config={"fault": "ignored"}, config={"doctor.ignore": ["actions-without-effect"]})
-    assert "actions-without-effect" not in names(examine_run(run, time_limit=2))
+    assert "actions-without-effect" not in names(examine_run(run, time_limit=LONG))
 
 
 def test_the_worst_trials_of_an_experiment_are_examined(tmp_path):
@@ -211,6 +226,54 @@ def test_seeds_that_disagree_are_named(tmp_path):
     assert "seeds-disagree" not in names(examine_run(tmp_path / "pole-s1"))
 
 
+def test_a_policy_that_is_worse_than_random_play_is_an_error_only_late_in_a_run_that_does_not_learn():
+    own, chance = (examine_module.EpisodeReturns(tuple(mean + 0.1 * n for n in range(9))) for mean in (1.0, 5.0))
+    early, late = (examine_module.History(windows_of([{**ROW, "iteration": n}]), {}) for n in (5, 50))
+    for history, learns, severity in ((early, False, "warning"), (late, False, "error"), (late, True, "warning")):
+        (one,) = examine_module._compare_returns(history, own, chance, [], learns)[:1]
+        assert (one.rule, one.severity) == ("worse-than-random", severity)
+    (equal,) = examine_module._compare_returns(late, own, own, [], False)[:1]
+    assert equal.rule == "no-better-than-random"
+
+
+# --- files -------------------------------------------------------------------------------------------------
+
+
+def files(folder, **settings):
+    (folder / "metrics.jsonl").write_text(json.dumps(ROW) + "\n")
+    return StoredRun(folder, [ROW], settings, None)
+
+
+def test_a_disk_that_is_nearly_full_is_found(tmp_path, monkeypatch):
+    for free, rule in ((2**20, "disk-full"), (2**40, None)):
+        usage = type("Usage", (), {"total": 2**38, "free": free})
+        monkeypatch.setattr(file_rules.shutil, "disk_usage", lambda folder, usage=usage: usage)
+        one = file_rules.disk_full(files(tmp_path))
+        assert (one and one.rule) == rule
+
+
+@pytest.mark.parametrize(("age", "rule"), [(3_000, "checkpoint-old"), (60, None)])
+def test_a_checkpoint_that_is_far_behind_the_rows_is_found(tmp_path, age, rule):
+    run = files(tmp_path)
+    last = tmp_path / "checkpoints" / "000001"
+    last.mkdir(parents=True)
+    (last / "manifest.json").write_text("{}")
+    now = time.time()
+    os.utime(last, (now - age, now - age))
+    one = file_rules.checkpoint_old(run)
+    assert (one and one.rule) == rule
+    os.utime(tmp_path / "metrics.jsonl", (now - 9_000, now - 9_000))
+    assert file_rules.checkpoint_old(run) is None  # the run is over
+
+
+def test_a_run_that_waits_for_its_environment_beside_idle_cores_is_found(tmp_path, monkeypatch):
+    timers = Mock(rows=lambda: [TimerRow(0, "train_iteration", 60.0, 1.0, 1), TimerRow(1, "env.step", 50.0, 0.8, 9)])
+    for cores, settings, rule in ((8, {}, "env-slow"), (2, {}, None), (8, {"sampling.env_processes": 4}, None)):
+        monkeypatch.setattr(file_rules, "shared_cores", lambda cores=cores: cores)
+        one = file_rules.env_slow(replace(files(tmp_path), settings=settings, timers=timers))
+        assert (one and one.rule) == rule
+
+
 # --- the verb -----------------------------------------------------------------------------------------------
 
 
@@ -223,7 +286,7 @@ def doctor(monkeypatch, *words):
 
 def test_the_verb_explains_an_error_and_exits_with_1(tmp_path, monkeypatch, capsys):
     run = stored(tmp_path, env_config={"fault": "ignored"})
-    assert doctor(monkeypatch, run, "--seconds", "3") == 1
+    assert doctor(monkeypatch, run, "--seconds", str(LONG)) == 1
     shown = capsys.readouterr().out
     assert "error     actions-without-effect (agent)" in shown
     assert "causes    1. the environment ignores its action" in shown
@@ -251,7 +314,6 @@ def test_a_run_is_named_as_in_the_other_verbs(tmp_path, monkeypatch, capsys):
 
 
 def test_remedies_are_commands_with_the_run_and_its_settings():
-    from rookery.doctor.stored_run import StoredRun
     from rookery.doctor.text import finding_lines
 
     started = "rookery train CartPole-v1 lr=1 algorithm.lr=1 --run-id pole --stop env_steps=9"
