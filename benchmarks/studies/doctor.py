@@ -41,7 +41,7 @@ counted strictly, by the first two findings of the run, none of the 8 was explai
 of fault (actions-alike, actions-weak, episodes-shrink, few-updates, obs-clipped, obs-duplicated for blocks,
 state-survives-reset) were written afterwards, with these scripts in view, so this table shows that they work and not
 how often an unknown fault is explained. `python NAME.py broken` and `python NAME.py healthy` in
-`tests/doctor/stranger/`, then `rookery doctor runs/NAME-broken --seconds 10`.
+`tests/doctor/stranger/`, then `rookery doctor runs/NAME-broken`.
 
 | run | fault | first two findings | findings that count without the fault |
 |---|---|---|---|"""
@@ -159,7 +159,7 @@ def main() -> None:
     head += [f"{', '.join(f'{key} {value}' for key, value in machine().items())}.\n\n{about}"]
     healthy = [*healthy_table("Healthy runs", healthy_runs(aside=False))]
     healthy += healthy_table("Healthy runs that were kept aside", healthy_runs(aside=True))
-    strange = [*strangers(10.0)] if given.names == broken_runs.NAMES else []
+    strange = [*strangers(given.seconds)] if given.names == broken_runs.NAMES else []
     rows: list[Examined] = []
     for name in given.names:
         rows.append(examined(name, given.seconds))

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from rookery.core.metrics import Means
     from rookery.core.native import Build
     from rookery.core.optim import Adam, Optimizer, apply_gradients, compute_gradients, gradient_step
-    from rookery.core.packages import install_line
+    from rookery.core.packages import install_line, needed
     from rookery.core.plugins import PluginTable
     from rookery.core.process.cpu import usable_cores
     from rookery.core.process.interrupt import Interrupt, Interrupted
@@ -257,7 +257,7 @@ _NAMES = {
     "rookery.core.native": "Build",
     "rookery.core.optim": "Adam Optimizer apply_gradients compute_gradients gradient_step",
     "rookery.core.process.interrupt": "Interrupt Interrupted",
-    "rookery.core.packages": "install_line",
+    "rookery.core.packages": "install_line needed",
     "rookery.core.plugins": "PluginTable",
     "rookery.core.process.cpu": "usable_cores",
     "rookery.core.process.torch_modes": "own_modes",

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rookery.core.errors import ConfigError
 
 OWN = ("rookery", "rookery_rllib", "rookery_mlagents")
 
@@ -29,6 +33,23 @@ def extra(name: str) -> str:
 def install_line(name: str) -> str:
     """Returns the command that installs an extra: ``pip install 'rookery-rl[plot]'``."""
     return f"pip install '{extra(name)}'"
+
+
+@contextmanager
+def needed(what: str, extra_name: str) -> Iterator[None]:
+    """Context in which a package of an extra is imported.
+
+    Args:
+        what: What needs which package: ``HDF5 files need h5py``.
+        extra_name: Name of the extra that has it.
+
+    Raises:
+        ConfigError: If it is not installed.
+    """
+    try:
+        yield
+    except ImportError:
+        raise ConfigError(f"{what}: {install_line(extra_name)}") from None
 
 
 REPAIR = f"pip uninstall -y rookery {DISTRIBUTION}, then pip install {DISTRIBUTION}"

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rookery.face import ConfigError, install_line, yaml_layer
+from rookery.face import ConfigError, needed, yaml_layer
 from rookery_mlagents.files.run_files import CONFIGURATION
 
 STAYING = ["run.lock", ".tmp-*", "**/.tmp-*"]
@@ -78,10 +78,8 @@ def hub() -> Any:
     Raises:
         ConfigError: If it is not installed.
     """
-    try:
+    with needed("the Hugging Face Hub needs the package huggingface_hub", "hub"):
         import huggingface_hub
-    except ModuleNotFoundError:
-        raise ConfigError(f"the Hugging Face Hub needs the package huggingface_hub: {install_line('hub')}") from None
     return huggingface_hub
 
 

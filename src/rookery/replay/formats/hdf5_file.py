@@ -10,7 +10,7 @@ from typing import Any
 
 from rookery.core.errors import ConfigError, RookeryError, SpaceError
 from rookery.core.io.files import FileError
-from rookery.core.packages import install_line
+from rookery.core.packages import needed
 from rookery.replay.episodes import JoinedEpisodes
 from rookery.replay.formats.blocks import BLOCK_BYTES, BlockColumns, episodes_in
 from rookery.replay.formats.columns import Wanted, find_columns
@@ -35,10 +35,8 @@ def hdf5() -> Any:
     Raises:
         ConfigError: If it is not installed.
     """
-    try:
+    with needed("HDF5 files need h5py", "hdf5"):
         import h5py
-    except ImportError:
-        raise ConfigError(f"HDF5 files need h5py: {install_line('hdf5')}") from None
     return h5py
 
 

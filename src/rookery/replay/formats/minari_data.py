@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.io.files import FileError
-from rookery.core.packages import install_line
+from rookery.core.packages import needed
 from rookery.core.spaces.arrays import action_spec, nested, obs_spec
 from rookery.replay.formats.columns import Wanted
 from rookery.replay.formats.replay_format import ReplayFormat, of_recording
@@ -26,10 +26,8 @@ def minari() -> Any:
     Raises:
         ConfigError: If it is not installed.
     """
-    try:
+    with needed("Minari's data sets need minari", "offline"):
         import minari as package
-    except ImportError:
-        raise ConfigError(f"Minari's data sets need minari: {install_line('offline')}") from None
     return package
 
 

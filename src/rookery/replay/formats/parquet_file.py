@@ -13,7 +13,7 @@ import numpy as np
 from rookery.core.errors import ConfigError, RookeryError, SpaceError
 from rookery.core.io.files import FileError, WriteError
 from rookery.core.io.open_files import replace_file
-from rookery.core.packages import install_line
+from rookery.core.packages import needed
 from rookery.replay.formats.columns import (
     Wanted,
     columns_of,
@@ -40,10 +40,8 @@ def parquet() -> Any:
     Raises:
         ConfigError: If it is not installed.
     """
-    try:
+    with needed("Parquet files need pyarrow", "offline"):
         import pyarrow.parquet
-    except ImportError:
-        raise ConfigError(f"Parquet files need pyarrow: {install_line('offline')}") from None
     return pyarrow.parquet
 
 
