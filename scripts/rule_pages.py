@@ -70,6 +70,10 @@ def rule_page(name: str, text: RuleText) -> str:
 
 
 def in_code(remedy: str) -> str:
-    """Returns a remedy as code, unless it is a sentence."""
+    """Returns a remedy as a command to copy, unless it is a sentence."""
     text = remedy.replace("{at}", "algorithm")
-    return text if text.startswith("return ") else f"`{text}`"
+    if text.startswith(("return ", "make ")):
+        return text
+    path = text.lstrip("'").partition("=")[0]
+    is_setting = text.startswith("--") or ("=" in text and "." in path and " " not in path)
+    return f"`rookery train ENV {text}`" if is_setting else f"`{text}`"

@@ -1,6 +1,5 @@
 """Short plays of an environment: faults of a stranger's environments are shown, and none without the fault."""
 
-import sys
 from importlib import import_module
 from pathlib import Path
 

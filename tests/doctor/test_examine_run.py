@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from dataclasses import replace
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -321,9 +322,21 @@ def test_remedies_are_commands_with_the_run_and_its_settings():
     tried = ("algorithm.lr=3e-4", "algorithm.clip=0.1", "algorithm.replay.capacity=9", "rookery resume RUN")
     text = "\n".join(finding_lines(Finding("kl-out-of-range", "warning", "main", "far", remedies=tried), run))
     assert "try       rookery train CartPole-v1 --stop env_steps=9 algorithm.lr=3e-4" in text
-    assert "\n          algorithm.clip=0.1" in text
+    assert "\n          rookery train CartPole-v1 lr=1 --stop env_steps=9 algorithm.clip=0.1" in text.replace(
+        " algorithm.lr=1", ""
+    )
     assert "capacity" not in text  # PPO has no replay
     assert "rookery resume None" in text
+
+
+def test_remedies_of_a_trial_are_keys_of_its_config_or_named_as_settings_of_this_library():
+    from rookery.doctor.text import command
+
+    run = StoredRun(Path("trial"), [ROW], {}, None, is_trial=True)
+    assert command("policies.main.gae_lambda=0.95", run) == "config: lambda = 0.95"
+    assert command("algorithm.target.every=250", run) == "config: target_network_update_freq = 250"
+    assert command("algorithm.normalize_values=true", run).endswith("a setting of Rookery that no key of RLlib has")
+    assert command("rookery resume RUN --stop env_steps=N", run) == "rookery resume trial --stop env_steps=20"
 
 
 def test_all_rules_have_causes_and_remedies():

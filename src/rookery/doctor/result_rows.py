@@ -36,6 +36,27 @@ OF_POLICY = {
 }
 """Key of a policy's statistics by column."""
 
+KEYS = {
+    "lr": "lr",
+    "gamma": "gamma",
+    "gae_lambda": "lambda",
+    "clip": "clip_param",
+    "epochs": "num_sgd_iter",
+    "minibatch_size": "sgd_minibatch_size",
+    "fragment_length": "rollout_fragment_length",
+    "entropy_coef": "entropy_coeff",
+    "value_coef": "vf_loss_coeff",
+    "max_grad_norm": "grad_clip",
+    "learning_starts": "learning_starts",
+    "target.every": "target_network_update_freq",
+    "replay.capacity": "buffer_size",
+    "tau": "tau",
+    "model.hidden": "model.fcnet_hiddens",
+}
+"""Key of a trial's ``config`` by the setting of an algorithm, where both mean the same in the same unit or count of
+decisions. The target's key counts env steps.
+"""
+
 DEFAULT = "default_policy"
 """Name of the only policy of a trial, in place of `MAIN`."""
 

@@ -33,6 +33,7 @@ class StoredRun:
         checkpoint: The checkpoint to look at; None if there is none.
         command: The command that started it; empty if unknown.
         timers: Its timer tree.
+        is_trial: Whether it is a trial of `tune.run` of 2021.
     """
 
     folder: Path
@@ -41,6 +42,7 @@ class StoredRun:
     checkpoint: Path | None
     command: str = ""
     timers: Timers = field(default_factory=Timers)
+    is_trial: bool = False
 
     @property
     def env(self) -> str:
@@ -95,7 +97,7 @@ def _read_trial(place: Path) -> StoredRun:
         with suppress(OSError, ValueError, KeyError, TypeError):
             stored = settings_by_path(parse_json((found[-1] / "config.json").read_text(encoding="utf-8"))["values"])
             settings = {path.replace(f".{DEFAULT}.", f".{MAIN}.", 1): value for path, value in stored.items()}
-    return StoredRun(place, read_results(place), settings, found[-1] if found else None)
+    return StoredRun(place, read_results(place), settings, found[-1] if found else None, is_trial=True)
 
 
 def last_of(folder: Path) -> Path | None:

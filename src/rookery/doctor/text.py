@@ -8,6 +8,7 @@ from textwrap import wrap
 
 from rookery.doctor.examine_env import EnvExamination
 from rookery.doctor.examine_run import Diagnosis
+from rookery.doctor.result_rows import KEYS
 from rookery.doctor.stored_run import StoredRun
 from rookery.report.finding import Finding
 from rookery.report.panel import LEVELS, number, sparkline
@@ -23,9 +24,6 @@ TRIED = 3
 
 NAMES = ("--run-id", "--run-dir")
 """Options that name the folder of a run."""
-
-PLACES = ("RUN", "ENV")
-"""Words of remedies that stand for the run and its environment."""
 
 
 def diagnosis_lines(diagnosis: Diagnosis) -> list[str]:
@@ -105,7 +103,7 @@ def finding_lines(finding: Finding, run: StoredRun | None = None) -> list[str]:
         lines += _wrapped("causes" if place == 1 else "", f"{place}. {cause}")
     remedies = [one for one in finding.remedies if run is None or fits(one, run)]
     for place, remedy in enumerate(remedies[:TRIED]):
-        lines.append(f"{'' if place else 'try':<{INDENT}}{command(remedy, run, short=bool(place))}")
+        lines.append(f"{'' if place else 'try':<{INDENT}}{command(remedy, run)}")
     return [*lines, f"{'page':<{INDENT}}{finding.page}"]
 
 
@@ -128,22 +126,28 @@ def fits(remedy: str, run: StoredRun) -> bool:
     return str(now) != value and (path in run.settings or any(one.startswith(f"{path}.") for one in run.settings))
 
 
-def command(remedy: str, run: StoredRun | None, *, short: bool = False) -> str:
-    """Returns a remedy as a command to copy, if the command that started the run is known.
+def command(remedy: str, run: StoredRun | None) -> str:
+    """Returns a remedy as a command to copy, if the command that started the run is known; for a trial of `tune.run`, as
+    a key of its ``config``.
 
     Args:
         remedy: Setting or command.
         run: The run; None for an environment.
-        short: Whether a setting is shown alone.
     """
     if run is None:
         return remedy
-    known = dict(zip(PLACES, (str(run.folder), run.env or "ENV"), strict=True))
+    steps = run.rows[-1].get("env_steps") or 0 if run.rows else 0
+    known = {"RUN": str(run.folder), "ENV": run.env or "ENV", "env_steps=N": f"env_steps={2 * steps or 'N'}"}
     text = " ".join(known.get(word, word) for word in remedy.split(" "))
     if text.startswith("rookery ") or not is_setting(text):
         return text
-    begun = [] if short else run_again(run.command, text.strip("'").partition("=")[0])
-    return " ".join([*begun, text if text.startswith(("'", "-")) else shlex.quote(text)])
+    path, _, value = text.strip("'").partition("=")
+    if run.is_trial and not path.startswith("--"):
+        name = path.split(".", 2 if path.startswith("policies.") else 1)[-1]
+        key = KEYS.get(name, "")
+        return f"config: {key} = {value}" if key else f"{text}, a setting of Rookery that no key of RLlib has"
+    shown = text if text.startswith(("'", "-")) else shlex.quote(text)
+    return " ".join([*run_again(run.command, path), shown])
 
 
 def is_setting(text: str) -> bool:
