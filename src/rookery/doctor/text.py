@@ -127,8 +127,9 @@ def fits(remedy: str, run: StoredRun) -> bool:
 
 
 def command(remedy: str, run: StoredRun | None) -> str:
-    """Returns a remedy as a command to copy, if the command that started the run is known; for a trial of `tune.run`, as
-    a key of its ``config``.
+    """Returns a remedy as a command to copy, if the command that started the run is known.
+
+    For a trial of `tune.run` of 2021 it is a key of its ``config``.
 
     Args:
         remedy: Setting or command.
