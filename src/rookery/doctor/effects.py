@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, count, islice
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from rookery.core.spaces.arrays import MASK, Tree
 from rookery.doctor.probe import ConstantAction, MakeCopies, PlayMeasurements, constant_actions, reward_of
 from rookery.doctor.repeats import Moment, moment_of
 from rookery.envs.base import Kind, Step, VectorEnv
-from rookery.envs.random_play import random_actions
+from rookery.envs.random_play import chosen_play, random_actions
 
 AGENTS = 6
 """Largest number of agents whose actions are tried."""
@@ -152,7 +152,7 @@ class _Comparison:
             self._reach = _Reach(play, number, column)
 
     def run(self, until: float) -> Effects:
-        """Compares until the time, the states or the reasons to go on are over."""
+        """Compares the actions from several states, and returns their effects."""
         found, rng = self._found, np.random.default_rng(0)
         for turn in range(STATES):
             common = 5 if turn < LONG_TURNS else int(rng.integers(0, COMMON_STEPS))
@@ -174,21 +174,22 @@ class _Comparison:
         return found
 
     def _turn(self, turn: int, common: int, until: float) -> bool:
-        """Compares the actions from one state; returns whether to go on."""
+        """Compares the actions from one state; returns whether further states can be compared."""
         env, found, lanes = self._env, self._found, self._env.num_lanes
-        shown = env.reset(lambda _, episode: 1_000 * turn + episode)
-        if not self._are_equal(shown):
-            return False
-        for step in range(common):
-            shown = env.step(self._answers(shown, turn, step, differ=False))
+        clock = count()
+        play = chosen_play(
+            env,
+            lambda _, episode: 1_000 * turn + episode,
+            lambda shown: self._answers(shown, turn, step := next(clock), differ=step >= common),
+        )
+        for shown in islice(play, 1 + common):
             if not self._are_equal(shown):
                 return False
             if shown.ended.any():
                 return True  # the episode was too short for this state
         before = [moment_of(shown, lane, lanes)[0] for lane in range(lanes)]
         parted: set[tuple[int, int]] = set()
-        for step in range(1, MOST_STEPS):
-            shown = env.step(self._answers(shown, turn, common + step, differ=True))
+        for step, shown in enumerate(islice(play, MOST_STEPS), 1):
             moments = [moment_of(shown, lane, lanes) for lane in range(lanes)]
             if moments[-1] != moments[0]:
                 found.is_comparable = found.repeats = False

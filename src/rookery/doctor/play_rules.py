@@ -313,7 +313,7 @@ def actions_alike(effects: Sequence[Effects]) -> list[Finding]:
     """Finds discrete actions that have the same effect in all states."""
     found = []
     for one in effects:
-        if not one.alike or not one.is_comparable:
+        if not one.alike or not one.is_comparable or one.lag is None:
             continue
         pairs = ", ".join(f"{a} and {b}" for a, b in one.alike[:5])
         found.append(

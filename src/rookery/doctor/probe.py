@@ -111,7 +111,7 @@ def watch(
     Raises:
         EnvError: If the environment raises or breaks the contract.
     """
-    seen, lanes, done = PlayMeasurements(), env.num_lanes, 0
+    seen, lanes, vector_steps = PlayMeasurements(), env.num_lanes, 0
     sums, lengths, paid, kept = np.zeros((lanes, 0)), np.zeros(lanes, int), np.zeros(lanes, int), _Kept(seen)
     changes = _Changes(env)
     shown = next(play)  # the time of the first reset is not that of steps
@@ -119,12 +119,16 @@ def watch(
     while True:
         kept.add(env, shown)
         changes.add(shown, lengths)
-        if time.monotonic() >= until or (episodes is not None and len(seen.returns) >= episodes) or done == steps:
+        if (
+            time.monotonic() >= until
+            or (episodes is not None and len(seen.returns) >= episodes)
+            or vector_steps == steps
+        ):
             break
         began = perf_counter()
         shown = next(play)
         seen.seconds += perf_counter() - began
-        done += 1
+        vector_steps += 1
         reward = np.concatenate([reward_of(rows, lanes) for rows in shown.rows], axis=1)
         sums = np.pad(sums, ((0, 0), (0, reward.shape[1] - sums.shape[1]))) + reward
         moved = np.ones(lanes, bool) if shown.stepped is None else shown.stepped

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from rookery.core.spaces.arrays import MASK
 from rookery.doctor.probe import reward_of
 from rookery.envs.base import Step, VectorEnv, has_own_episodes
-from rookery.envs.random_play import random_actions, random_answers
+from rookery.envs.random_play import chosen_play, random_actions, random_play
 
 LONGEST = 200
 """Steps of an episode that are compared."""
@@ -61,7 +62,7 @@ def moment_of(shown: Step, lane: int, lanes: int) -> Moment:
     return b"".join(obs), b"".join(rewards), b"".join(ends)
 
 
-class Played(NamedTuple):
+class EpisodeMoment(NamedTuple):
     """A moment of an episode.
 
     Attributes:
@@ -74,7 +75,7 @@ class Played(NamedTuple):
     obs: tuple[np.ndarray, ...]
     rewards: tuple[np.ndarray, ...]
 
-    def is_close(self, other: Played) -> bool:
+    def is_close(self, other: EpisodeMoment) -> bool:
         """Returns whether the other moment differs by rounding alone."""
         if self.moment[2] != other.moment[2] or len(self.obs) != len(other.obs):
             return False
@@ -104,12 +105,12 @@ def differences_after_others(make: MakeOne, until: float) -> tuple[str, ...] | N
     with closing(make()) as env:
         if has_own_episodes(env):
             return None
-        shown, rng, steps = env.reset(lambda _, episode: episode), np.random.default_rng(0), 0
-        while not (steps >= EARLIER_STEPS and shown.ended[0]) and steps < MOST_EARLIER:
+        earlier = random_play(env, lambda _, episode: episode, np.random.default_rng(0))
+        for steps, shown in enumerate(islice(earlier, MOST_EARLIER)):
             if time.monotonic() > until:
                 return None
-            shown = env.step(random_answers(env, shown, rng))
-            steps += 1
+            if steps >= EARLIER_STEPS and shown.ended[0]:
+                break
         found: tuple[str, ...] = ()
         for seed in range(OWN_SEED, OWN_SEED + COMPARED):
             found = _different(_played(env, seed), _of_new(make, seed))
@@ -134,13 +135,13 @@ def differences_beside_another(make: Callable[[int], VectorEnv], until: float) -
     return found
 
 
-def _of_new(make: MakeOne, seed: int) -> list[Played]:
+def _of_new(make: MakeOne, seed: int) -> list[EpisodeMoment]:
     """Returns the moments of the first episode of a new environment."""
     with closing(make()) as env:
         return _played(env, seed)
 
 
-def _played(env: VectorEnv, seed: int) -> list[Played]:
+def _played(env: VectorEnv, seed: int) -> list[EpisodeMoment]:
     """Returns the moments of an episode of the first lane, from its reset on, of up to `LONGEST` steps.
 
     Args:
@@ -148,12 +149,13 @@ def _played(env: VectorEnv, seed: int) -> list[Played]:
         seed: Seed of the episode and of the actions; other lanes have others.
     """
     lanes = env.num_lanes
-    shown = env.reset(lambda lane, episode: seed + episode + OWN_SEED * lane)
     rngs = [np.random.default_rng((seed, lane)) for lane in range(lanes)]
-    found = [_moment(shown, lanes)._replace(rewards=())]
-    found[0] = found[0]._replace(moment=(found[0].moment[0], b"", b""))
-    for _ in range(LONGEST):
-        shown = env.step(_answers(env, shown, rngs))
+    play = chosen_play(
+        env, lambda lane, episode: seed + episode + OWN_SEED * lane, lambda shown: _answers(env, shown, rngs)
+    )
+    first = _moment(next(play), lanes)
+    found = [first._replace(moment=(first.moment[0], b"", b""), rewards=())]
+    for shown in islice(play, LONGEST):
         found.append(_moment(shown, lanes))
         if shown.ended[0]:
             break
@@ -173,7 +175,7 @@ def _answers(env: VectorEnv, shown: Step, rngs: Sequence[np.random.Generator]) -
     return answers
 
 
-def _moment(shown: Step, lanes: int) -> Played:
+def _moment(shown: Step, lanes: int) -> EpisodeMoment:
     """Returns the first lane's part of a step."""
     obs, rewards = [], []
     for rows in shown.rows:
@@ -181,10 +183,10 @@ def _moment(shown: Step, lanes: int) -> Played:
         waits = np.flatnonzero(rows.waiting[:width])
         obs += [leaf[waits] for leaf in rows.obs.values()]
         rewards.append(reward_of(rows, lanes)[0].copy())
-    return Played(moment_of(shown, 0, lanes), tuple(obs), tuple(rewards))
+    return EpisodeMoment(moment_of(shown, 0, lanes), tuple(obs), tuple(rewards))
 
 
-def _different(one: Sequence[Played], other: Sequence[Played]) -> tuple[str, ...]:
+def _different(one: Sequence[EpisodeMoment], other: Sequence[EpisodeMoment]) -> tuple[str, ...]:
     """Returns the parts of the first moment in which two plays differ; none if it is by rounding alone."""
     for mine, others in zip(one, other, strict=False):
         if mine.moment != others.moment:

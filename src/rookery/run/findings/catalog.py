@@ -228,7 +228,7 @@ RULES: dict[str, RuleText] = {
         "The trained policy is worse than random play, and their 95 % intervals do not overlap: the training has made "
         "it worse. A warning while there are few iterations, or if the return of training rises.",
         ("the reward has the wrong sign, is paid late, or in the next episode",
-         "updates are too large, and the policy has collapsed",
+         "updates are too large, as with a large learning rate, or with very large rewards or observations",
          "the policy needs its random actions: most likely actions run in circles",
          "observations of evaluations differ from those of training"),
         (CHECK_ENV, "rookery evaluate RUN --stochastic", "{at}.lr=1e-4"),

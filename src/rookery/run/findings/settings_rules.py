@@ -24,7 +24,7 @@ NARROW = 4
 """Units of a layer that hold too little."""
 
 
-class Limits(NamedTuple):
+class UsualRange(NamedTuple):
     """Usual limits of a setting.
 
     Attributes:
@@ -47,16 +47,16 @@ class Limits(NamedTuple):
 
 
 LIMITS = (
-    Limits("gae_lambda", 0.2, None, "0.95", "advantages look a step ahead only"),
-    Limits("value_coef", 1e-3, None, "0.5", "the critic hardly learns"),
-    Limits("entropy_coef", None, 0.1, "0.01", "the entropy bonus outweighs the rewards"),
-    Limits("max_grad_norm", 0.01, None, "0.5", "gradients are shortened to nearly nothing"),
-    Limits("clip", 0.02, None, "0.2", "an update hardly may change the policy"),
-    Limits("adam_eps", None, 0.01, "1e-5", "it outweighs the gradients in the denominator of Adam"),
-    Limits("minibatch_size", 8, None, "64", "gradients of so few decisions are mostly noise"),
-    Limits("batch_size", 8, None, "64", "gradients of so few decisions are mostly noise"),
+    UsualRange("gae_lambda", 0.2, None, "0.95", "advantages look a step ahead only"),
+    UsualRange("value_coef", 1e-3, None, "0.5", "the critic hardly learns"),
+    UsualRange("entropy_coef", None, 0.1, "0.01", "the entropy bonus outweighs the rewards"),
+    UsualRange("max_grad_norm", 0.01, None, "0.5", "gradients are shortened to nearly nothing"),
+    UsualRange("clip", 0.02, None, "0.2", "an update hardly may change the policy"),
+    UsualRange("adam_eps", None, 0.01, "1e-5", "it outweighs the gradients in the denominator of Adam"),
+    UsualRange("minibatch_size", 8, None, "64", "gradients of so few decisions are mostly noise"),
+    UsualRange("batch_size", 8, None, "64", "gradients of so few decisions are mostly noise"),
 )  # fmt: skip
-"""Limits far from the values of presets and benchmarks; beyond them a run that learns is left alone."""
+"""Ranges that contain the values of presets and benchmarks with room; a run that learns may leave them."""
 
 
 def few_updates(run: History, policy: str) -> Finding | None:
