@@ -230,6 +230,7 @@ SEARCHED = {
     "scaling": "scaling",
     "troubleshooting": "troubleshooting",
     "how-to/diagnose": "does it not learn",
+    "how-to/diagnose-examples": "diagnoses",
     "troubleshooting/README": "does not learn",
     "trust": "trust",
     "zoo": "pretrained",
