@@ -14,4 +14,5 @@ RUN = BrokenRun(
     },
     twin={"env": "CartPole-v1", "algorithm": "dqn"},
     score=trained,
+    settings={"algorithm.batch_size": 64},
 )
