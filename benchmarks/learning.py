@@ -416,7 +416,8 @@ def write(rows: list[dict[str, Any]]) -> None:
     lines = [
         "# Learning",
         "",
-        "Made by `make test-learning` with seeds 0, 1 and 2, one torch thread. "
+        "Made by `make test-learning` with seeds 0, 1 and 2, one torch thread; rows were made on several machines, the "
+        "last ones on: "
         + ", ".join(f"{name} {value}" for name, value in about.items())
         + ".",
         "",
