@@ -21,12 +21,16 @@ def test_a_trained_run_has_rows_settings_and_a_directory(tmp_path):
     assert trained.score < broken_runs.broken_run(name).goal
 
 
-ENOUGH = pytest.mark.xfail(reason="with the defaults of DQN a replay of 64 decisions is enough", strict=True)
+LEARNS = pytest.mark.xfail(reason="with the present defaults the run learns in spite of its fault", strict=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[ENOUGH] * (name == "replay_small")) for name in broken_runs.NAMES]
+    "name",
+    [
+        pytest.param(name, marks=[LEARNS] * (name in ("replay_small", "saturated_gaussian")))
+        for name in broken_runs.NAMES
+    ],
 )
 def test_a_broken_run_misses_the_return_of_its_plain_twin(name, tmp_path):
     goal = broken_runs.broken_run(name).goal
