@@ -417,9 +417,7 @@ def write(rows: list[dict[str, Any]]) -> None:
         "# Learning",
         "",
         "Made by `make test-learning` with seeds 0, 1 and 2, one torch thread; rows were made on several machines, the "
-        "last ones on: "
-        + ", ".join(f"{name} {value}" for name, value in about.items())
-        + ".",
+        "last ones on: " + ", ".join(f"{name} {value}" for name, value in about.items()) + ".",
         "",
         "A control learns nothing; where settings stand beside its score, it learns as long as the claim, with these",
         "in place of the claim's (the median of as many seeds).",

@@ -207,12 +207,12 @@ def test_actor_and_critics_have_their_own_rates_and_layers():
     networks = {"policy_model": {"fcnet_hiddens": [64]}, "Q_model": {"fcnet_hiddens": [32, 32]}}
     settings = translated("SAC", {"optimization": rates, **networks}).settings
     assert [settings[f"algorithm.{name}"] for name in ("lr", "actor_lr", "alpha_lr")] == [1e-4, 1e-3, 3e-4]
-    assert (settings["algorithm.model.hidden"], settings["algorithm.critic.hidden"]) == ((64,), (32, 32))
+    assert (settings["algorithm.model.hidden"], settings["algorithm.critic.widths"]) == ((64,), (32, 32))
     for name in ("DDPG", "TD3", "MADDPG"):
         given = {"actor_lr": 1e-4, "critic_lr": 1e-3, "actor_hiddens": [64], "critic_hiddens": [32]}
         settings = translated(name, given).settings
         assert (settings["algorithm.lr"], settings["algorithm.actor_lr"]) == (1e-3, 1e-4)
-        assert (settings["algorithm.model.hidden"], settings["algorithm.critic.hidden"]) == ((64,), (32,))
+        assert (settings["algorithm.model.hidden"], settings["algorithm.critic.widths"]) == ((64,), (32,))
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ OF_AN_ALGORITHM = {
     "ppo": {"fragment_length", "scale_rewards", "normalize_values", IMITATION},
     "mappo": {"fragment_length", "scale_rewards", "normalize_values", "critic_sees", "member_id", IMITATION},
     "poca": {"fragment_length", "scale_rewards", "normalize_values", "attention_size", "attention_heads", IMITATION},
-    "a2c": {"fragment_length", "scale_rewards", "normalize_values"},
+    "a2c": {"fragment_length", "scale_rewards", "normalize_values", "optimizer"},
     "impala": {"fragment_length", "scale_rewards", "normalize_values", "optimizer"},
     "appo": {"fragment_length", "scale_rewards", "normalize_values", IMITATION},
     "reinforce": set(),
@@ -58,7 +58,7 @@ OF_AN_ALGORITHM = {
     "discrete_cql": {"dueling", "dueling_hidden", "values", LADDER, *OFF_POLICY},
     "td3bc": {"critic", LADDER, *OFF_POLICY},
     "awac": {"critic", "distribution", "train_every", *REPLAY},
-    "dt": {"return_scale", "context", "layers", "heads", "width", "timesteps", *REPLAY},
+    "dt": {"return_scale", "return_input", "context", "layers", "heads", "width", "timesteps", *REPLAY},
 }
 
 

@@ -83,7 +83,7 @@ def q_target(reader: Reader) -> Values:
 def critic_layers(reader: Reader, actor: Sequence[int], critic: Sequence[int]) -> Values:
     """Returns the hidden layers of the actor, and those of critics if they differ."""
     actor, critic = tuple(actor), tuple(critic)
-    return {"algorithm.model.hidden": actor, "algorithm.critic.hidden": None if actor == critic else critic}
+    return {"algorithm.model.hidden": actor, "algorithm.critic.widths": None if actor == critic else critic}
 
 
 def same_function(reader: Reader, keys: Sequence[str]) -> str:
@@ -243,7 +243,7 @@ CRITIC_KEYS = [
        "Decisions before learning starts; until then actions are random.", (*SAC_KIND, *DDPG_KIND)),
     by(sac_networks,
        {f"{net}.{name}": value for net in ("policy_model", "Q_model") for name, value in SAC_NETWORK.items()},
-       f"{M}hidden {A}critic.hidden {M}activation", "Hidden layers of actor and critics; their activation must be the "
+       f"{M}hidden {A}critic.widths {M}activation", "Hidden layers of actor and critics; their activation must be the "
        "same.", SAC_KIND),
     ignored({"policy_model.custom_model_config": {}, "Q_model.custom_model_config": {}},
             "SAC has no custom_model here", SAC_KIND),
@@ -257,7 +257,7 @@ CRITIC_KEYS = [
     refused({"_deterministic_loss": False, "_use_beta_distribution": False},
             "the policy is always a squashed Gaussian; leave it out", SAC_KIND),
     by(ddpg_networks, {"actor_hiddens": [400, 300], "actor_hidden_activation": "relu", "critic_hiddens": [400, 300],
-       "critic_hidden_activation": "relu"}, f"{M}hidden {A}critic.hidden {M}activation",
+       "critic_hidden_activation": "relu"}, f"{M}hidden {A}critic.widths {M}activation",
        "Hidden layers of actor and critics; their activation must be the same.", DDPG_KIND),
     by(ddpg_rates, {"actor_lr": 1e-3, "critic_lr": 1e-3}, f"{A}lr {A}actor_lr", "Learning rates of actor and critics.",
        DDPG_KIND),

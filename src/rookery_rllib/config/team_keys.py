@@ -65,7 +65,7 @@ TEAM_KEYS = [
     refused({"use_state_preprocessor": False}, "there is no separate network for observations; leave it out",
             ("MADDPG",)),
     by(ddpg_networks, {"actor_hiddens": [64, 64], "actor_hidden_activation": "relu", "critic_hiddens": [64, 64],
-       "critic_hidden_activation": "relu"}, f"{M}hidden {A}critic.hidden {M}activation",
+       "critic_hidden_activation": "relu"}, f"{M}hidden {A}critic.widths {M}activation",
        "Hidden layers of actors and critic; their activation must be the same.", ("MADDPG",)),
     by(ddpg_rates, {"actor_lr": 1e-2, "critic_lr": 1e-2}, f"{A}lr {A}actor_lr", "Learning rates of actors and critic.",
        ("MADDPG",)),

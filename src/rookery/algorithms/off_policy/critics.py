@@ -54,7 +54,7 @@ class CriticConfig(Settings):
     number: Few = 2
     """Number of networks, each with its own first weights. The lowest of their values is used."""
 
-    hidden: Layers | None = None
+    widths: Layers | None = None
     """Widths of the hidden layers of each network; none = those of `model`."""
 
     norm: Literal["none", "layer", "batch"] = "none"
@@ -71,7 +71,7 @@ class CriticConfig(Settings):
 
     def network(self, model: ModelConfig) -> ModelConfig:
         """Returns the settings of a network, of those of the policy's."""
-        return model if self.hidden is None else model.replace(hidden=self.hidden)
+        return model if self.widths is None else model.replace(hidden=self.widths)
 
 
 @dataclass(frozen=True)
