@@ -223,6 +223,13 @@ def test_seeds_that_disagree_are_named(tmp_path):
         (folder / "config.yaml").write_text(f"{settings}{seed}\n")
     (found,) = [one for one in examine_run(tmp_path / "pole-s1").findings if one.rule == "seeds-disagree"]
     assert found.evidence[0].startswith("best pole-s0, worst pole-s2")
+    last = tmp_path / "pole-s2" / "metrics.jsonl"
+    kept = last.read_text()
+    last.write_text(kept.replace('"env_steps": 2', '"env_steps": 20'))  # a longer run
+    assert "seeds-disagree" not in names(examine_run(tmp_path / "pole-s1"))
+    last.write_text(kept)
+    (tmp_path / "pole-s2" / "config.yaml").write_text(f"{settings}0\n")  # a seed that stands there already
+    assert "seeds-disagree" not in names(examine_run(tmp_path / "pole-s1"))
     (tmp_path / "pole-s2" / "config.yaml").write_text("env: {name: Acrobot-v1}\nseed: 2\n")
     assert "seeds-disagree" not in names(examine_run(tmp_path / "pole-s1"))
 

@@ -29,6 +29,9 @@ FEWEST_SEEDS = 3
 SIBLINGS = 20
 """Fewest and most runs that are compared."""
 
+LENGTHS_APART = 0.2
+"""Difference of env steps, as a share of those of this run, up to which runs are compared."""
+
 APART = 0.5
 """Share of the largest gain of a seed below which another one has failed."""
 
@@ -78,16 +81,29 @@ def checkpoint_old(run: StoredRun) -> Finding | None:
     return finding("checkpoint-old", f"{since}; the run has trained for {age / 60:.0f} minutes since")
 
 
+def last_step(run: StoredRun) -> int:
+    """Returns the env steps of a run."""
+    return int(run.rows[-1].get("env_steps", 0)) if run.rows else 0
+
+
 def seeds_disagree(run: StoredRun) -> Finding | None:
-    """Finds runs beside this one that differ only in their seed, with very different returns."""
-    mine, scores = own_seed_aside(run.settings), {}
+    """Finds runs beside this one that differ only in their seed, and are about as long, with very different returns.
+
+    Environments of scripts have equal names in different scripts, so that their runs are not compared.
+    """
+    if run.env.startswith("__main__:"):
+        return None
+    mine, length, scores = own_seed_aside(run.settings), last_step(run), {}
     places = sorted(run.folder.parent.glob(f"*/{CONFIG}"), key=lambda path: path.stat().st_mtime)[-SIBLINGS:]
+    seeds = set()
     for place in places:
         other = run if place.parent == run.folder else read_run(place.parent)
         returns = [row["return_mean"] for row in other.rows if row.get("return_mean") is not None]
-        if own_seed_aside(other.settings) == mine and len(returns) > 1:
+        is_as_long = abs(last_step(other) - length) <= LENGTHS_APART * length
+        if own_seed_aside(other.settings) == mine and is_as_long and len(returns) > 1:
             scores[other.folder.name] = (returns[0], returns[-1])
-    if len(scores) < FEWEST_SEEDS:
+            seeds.add(other.settings.get("seed"))
+    if len(seeds) < FEWEST_SEEDS:
         return None
     first = median(begun for begun, _ in scores.values())
     ends = {name: end for name, (_, end) in scores.items()}

@@ -135,7 +135,7 @@ def test_settings_that_hinder_learning_are_named_with_a_usual_value(name, value)
 @pytest.mark.parametrize(
     ("settings", "steps"),
     [({"target.every": 250}, 100), ({"target.kind": "soft", "target.every": 250, "target.tau": 0.0}, 5_000),
-     ({"tau": 1e-7}, 5_000)],
+     ({"tau": 1e-7}, 5_000), ({"target.every_env_steps": 1_000_000, "target.tau": 0.01}, 5_000)],
 )  # fmt: skip
 def test_target_networks_that_stay_are_found(settings, steps):
     made = rows(learning=OFF_POLICY | {"gradient_steps": steps})
@@ -143,7 +143,12 @@ def test_target_networks_that_stay_are_found(settings, steps):
 
 
 def test_targets_that_move_are_no_finding():
-    for settings in ({"target.every": 250}, {"target.every": None, "target.tau": 0.01}, {"tau": 0.005}):
+    for settings in (
+        {"target.every": 250},
+        {"target.every_env_steps": 500},
+        {"target.every": None, "target.tau": 0.01},
+        {"tau": 0.005},
+    ):
         given = DQN | {f"algorithm.{path}": value for path, value in settings.items()}
         assert "target-stays" not in rules_of(rows(learning=OFF_POLICY | {"gradient_steps": 5_000}), given)
 

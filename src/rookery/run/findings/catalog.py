@@ -196,7 +196,11 @@ RULES: dict[str, RuleText] = {
         "warning",
         "rows",
         "No episode has had any reward.",
-        ("the goal was never reached by chance", "the environment returns the reward in another place, or as 0"),
+        (
+            "the goal was never reached by chance",
+            "the time limit is shorter than the way to the goal",
+            "the environment returns the reward in another place, or as 0",
+        ),
         (CHECK_ENV, "'{at}.signals.rnd={}'"),
     ),
     "reward-late": RuleText(

@@ -130,7 +130,8 @@ def target_stays(run: History, policy: str) -> Finding | None:
     if not steps or not late or not run.is_stuck:
         return None
     every, kind = run.number("target.every", policy), run.setting("target.kind", policy)
-    is_soft = kind == "soft" or (kind is None and every is None)
+    every_env_steps = run.number("target.every_env_steps", policy)
+    is_soft = kind == "soft" or (kind is None and every is None and every_env_steps is None)
     tau_path = "tau" if run.number("tau", policy) is not None else "target.tau"
     tau = run.number(tau_path, policy)
     if every is not None and not is_soft and every >= steps[-1]:
@@ -138,6 +139,9 @@ def target_stays(run: History, policy: str) -> Finding | None:
             f"target.every = {every:,.0f}, and {steps[-1]:,.0f} gradient steps were made",
             "{at}.target.every=250",
         )
+    elif every_env_steps is not None and not is_soft and every_env_steps >= now:
+        line = f"target.every_env_steps = {every_env_steps:,.0f}, and {now:,.0f} env steps were made"
+        remedy = "{at}.target.every_env_steps=1000"
     elif tau is not None and (is_soft or tau_path == "tau") and tau * steps[-1] < 1.0:
         line = (
             f"{tau_path} = {tau:g}: {steps[-1]:,.0f} gradient steps moved the target by {100 * tau * steps[-1]:.2g} %"
