@@ -161,7 +161,7 @@ def test_the_actor_may_have_its_own_rate_and_critics_their_own_layers():
     assert all(same(usual, given))
     assert torch.equal(usual[1], slower[1])
     assert torch.allclose(slower[0] - before[0], 0.1 * (usual[0] - before[0]), atol=2e-7)
-    narrow = ddpg(critic=CriticConfig(number=1, hidden=(4,)))
+    narrow = ddpg(critic=CriticConfig(number=1, widths=(4,)))
     assert len(vectors(narrow)[1]) == (3 + 2 + 1) * 4 + 4 + 1
     assert len(vectors(narrow)[0]) == len(before[0])
 

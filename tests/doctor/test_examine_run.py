@@ -300,7 +300,7 @@ def test_the_verb_explains_an_error_and_exits_with_1(tmp_path, monkeypatch, caps
     assert "causes    1. the environment ignores its action" in shown
     assert "try       rookery doctor faulty_walks:Walk" in shown
     assert "page      docs/troubleshooting/actions-without-effect.md" in shown
-    assert max(map(len, shown.splitlines()[1:])) <= 120
+    assert max(len(line) for line in shown.splitlines()[1:] if str(tmp_path) not in line) <= 120
 
 
 def test_the_verb_prints_json(tmp_path, monkeypatch, capsys):
