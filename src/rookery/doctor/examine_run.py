@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rookery.core.errors import ConfigError, EnvError, RookeryError
 from rookery.core.process.torch_modes import own_torch
-from rookery.core.settings.layers import import_object
+from rookery.core.settings.script_objects import PREFIX
 from rookery.core.settings.trust import IMPORT_PATH, OBJECT, TrustCode
 from rookery.doctor.env_play import play_env
 from rookery.doctor.file_rules import file_findings
@@ -30,6 +30,7 @@ from rookery.policies.scripted import ScriptedPolicy
 from rookery.report.finding import Finding, Severity
 from rookery.report.statistics import mean_interval
 from rookery.run.checkpoint.checkpoint import read_checkpoint
+from rookery.run.checkpoint.script_file import stored_script
 from rookery.run.checks.trusted_code import stored_config, without_foreign_code
 from rookery.run.evaluate.episode_limit import BoundedEpisodes
 from rookery.run.evaluate.evaluation import lessons_of, limit_of
@@ -179,11 +180,11 @@ def _robot_in(run: StoredRun, trust_code: TrustCode) -> str:
     if run.checkpoint is None:
         return ""
     saved = without_foreign_code(read_checkpoint(run.checkpoint), (), trust_code)
-    named = saved.values.get("env.name")
+    named = saved.env_name
     name = named.get(OBJECT) if isinstance(named, dict) else named
     if not isinstance(name, str) or not IMPORT_PATH.fullmatch(name):
         return ""
-    made = import_object(name)
+    made = saved.find(name)
     return f"{name} {REAL_PLAYER}" if getattr(made, "throwaway", True) is False else ""
 
 
@@ -230,6 +231,8 @@ def _play_env(run: StoredRun, until: float, play: bool, trust_code: TrustCode) -
     if not run.env or not file.is_file():
         return []
     config = stored_config(file, trust_code)
+    if run.env.startswith(PREFIX) and (script := stored_script(run.folder)) is not None:
+        config = config.replace(env=config.env.replace(name=script.find(run.env)))
     if not play and getattr(config.env.name, "throwaway", True) is False:
         raise ConfigError(f"{run.env} {REAL_PLAYER}")
 

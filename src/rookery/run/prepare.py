@@ -23,6 +23,7 @@ from rookery.core.settings.fields import Settings, object_name, paths_of
 from rookery.core.settings.hints import argument_hint
 from rookery.core.settings.layers import Layer, yaml_layer
 from rookery.core.settings.repeated_keys import Keys, refuse_repeated
+from rookery.core.settings.script_objects import refuse_while_defining
 from rookery.core.settings.trust import texts_in
 from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.envs.base import Kind, VectorBase, VectorEnv, has_throwaways
@@ -216,6 +217,7 @@ def prepare(
     Returns:
         Settings, environments, mapping, callbacks, notes and learners.
     """
+    refuse_while_defining("makes a trainer")
     task, first, here = _resolve_here(task)
     callbacks = [*task.callbacks, *named_loggers(first.config.logging.loggers)]
     env_cfg = first.config.env

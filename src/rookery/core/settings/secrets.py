@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -56,3 +57,9 @@ def without_secrets(text: str, secrets: Iterable[Secret]) -> str:
         if secret:
             text = text.replace(str.__str__(secret), NOT_STORED)
     return text
+
+
+def command_words(values: Any) -> list[str]:
+    """Returns the arguments of this program, without the secrets among some values."""
+    secrets = set(secrets_in(values))
+    return [without_secrets(word, secrets) for word in sys.argv[1:]]

@@ -20,6 +20,8 @@ import cloudpickle
 import gymnasium
 from gymnasium.envs.registration import EnvCreator, EnvSpec, load_env_creator
 
+from rookery.core.settings.fields import object_name
+from rookery.core.settings.script_objects import PREFIX, ScriptRecord
 from rookery.envs.process_bound import is_of_program
 
 ONLY_HERE = (
@@ -34,9 +36,6 @@ CONTAINERS: tuple[type, ...] = (dict, MappingProxyType, list, tuple, CodeType, c
 
 MOST_IN_ONE, MOST_SEARCHED = 1_000, 100_000
 """Limits of the search for names of ids: parts of one object, and parts in all, the nearest first."""
-
-MAIN = "__main__:"
-"""Prefix of entry points that other processes do not have: names of the main program."""
 
 
 class WithSpecs:
@@ -85,10 +84,29 @@ def specs_named(*values: Any) -> tuple[EnvSpec, ...]:
 
 def portable(spec: EnvSpec) -> EnvSpec:
     """Returns a specification that another process can build from: without a text that names the program itself."""
-    if isinstance(spec.entry_point, str) and spec.entry_point.startswith(MAIN):
+    if isinstance(spec.entry_point, str) and spec.entry_point.startswith(PREFIX):
         with suppress(AttributeError):  # the build reports it
             return replace(spec, entry_point=cast(EnvCreator, load_env_creator(spec.entry_point)))
     return spec
+
+
+def script_entry(name: Any) -> Any:
+    """Returns the class or function of a script that makes the environments of an id; None if none does."""
+    spec = gymnasium.registry.get(name) if isinstance(name, str) else None
+    entry = portable(spec).entry_point if isinstance(spec, EnvSpec) else None
+    return entry if object_name(entry).startswith(PREFIX) else None
+
+
+def register_again(script: ScriptRecord, name: str) -> None:
+    """Registers an id as a script does that another program ran.
+
+    Raises:
+        ConfigError: If the script is gone, or a statement that is needed raises an exception.
+    """
+    script.register(name)
+    spec = gymnasium.registry.get(name)
+    if isinstance(spec, EnvSpec) and isinstance(spec.entry_point, str) and spec.entry_point.startswith(PREFIX):
+        gymnasium.registry[name] = replace(spec, entry_point=cast(EnvCreator, script.find(spec.entry_point)))
 
 
 def _specs(values: Iterable[Any]) -> Iterator[EnvSpec]:

@@ -42,15 +42,18 @@ from rookery.core.io.json_text import parse_json
 from rookery.core.schedules import Schedule, write_schedule
 from rookery.core.settings.fields import Fixed, object_name
 from rookery.core.settings.layers import Layer, import_object, nested, writable
+from rookery.core.settings.script_objects import PREFIX, ScriptRecord
 from rookery.core.settings.secrets import NOT_STORED, Secret
 from rookery.core.settings.starting_folder import shown
 from rookery.core.settings.trust import OBJECT
 from rookery.envs.base import VectorEnv
 from rookery.envs.choice import MEASURED
 from rookery.envs.placeholder_env import PlaceholderEnv
+from rookery.envs.vector.specs import register_again
 from rookery.report.metrics_file import sync_rows
 from rookery.run.checkpoint.earlier_settings import kept_defaults, note_of
 from rookery.run.checkpoint.path_folders import folders_of
+from rookery.run.checkpoint.script_file import script_record
 from rookery.run.settings import RunConfig
 
 FORMAT = 2
@@ -76,6 +79,9 @@ class Saved:
         notes: Lines to show when it is loaded.
         folders: Folders that the relative paths of settings refer to, by path of the setting; read if the checkpoint
             is the user's own.
+        script: The script that defines classes and functions among the settings, or registers the environment; read
+            if the checkpoint is the user's own, else None.
+        in_script: The missing settings that it defines, with names of its classes and functions.
     """
 
     path: Path
@@ -87,6 +93,23 @@ class Saved:
     memories: dict[str, Linked]
     notes: tuple[str, ...] = ()
     folders: Mapping[str, str] = field(default_factory=dict)
+    script: ScriptRecord | None = None
+    in_script: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def env_name(self) -> Any:
+        """Name of the environment, or its class or function as written in the file; None if it has none."""
+        return self.values.get("env.name", self.in_script.get("env.name"))
+
+    def find(self, name: str) -> Any:
+        """Returns the class or function of an import path, which may be one of the script.
+
+        Raises:
+            ConfigError: If there is none.
+        """
+        if self.script is not None and name.startswith(PREFIX):
+            return self.script.find(name)
+        return import_object(name)
 
 
 def config_file(resolved: Resolved[RunConfig], seed: int) -> bytes:
@@ -101,6 +124,7 @@ def config_file(resolved: Resolved[RunConfig], seed: int) -> bytes:
     """
     values: dict[str, Any] = {}
     missing: dict[str, str] = {}
+    in_script: dict[str, Any] = {}
     for path, given in resolved.history.items():
         if path in resolved.inherited or resolved.why_fixed(path) is Fixed.AT_START:
             continue
@@ -108,14 +132,26 @@ def config_file(resolved: Resolved[RunConfig], seed: int) -> bytes:
             values[path] = _plain(given[-1][1])
         except EncodingError:
             missing[path] = repr(given[-1][1])
+            with suppress(EncodingError):
+                in_script[path] = _plain(given[-1][1], of_script=True)
     values["seed"] = seed
     history = {path: [[source, writable(value)] for source, value in given] for path, given in resolved.history.items()}
     facts = {"values": values, "missing": missing, "history": history, "folders": folders_of(resolved)}
+    if (script := script_record(resolved)) is not None:
+        facts["script"] = {**script.facts(), "values": in_script}
     return json.dumps(facts, indent=1).encode()
 
 
-def _plain(value: Any) -> Any:
-    """Returns a value of a setting for JSON; classes and functions as their import paths."""
+def _plain(value: Any, of_script: bool = False) -> Any:
+    """Returns a value of a setting for JSON; classes and functions as their import paths.
+
+    Args:
+        value: The value.
+        of_script: Whether classes and functions may be those of the running script.
+
+    Raises:
+        EncodingError: If it cannot be found again by name.
+    """
     if isinstance(value, Schedule):
         return write_schedule(value)
     if isinstance(value, Secret):
@@ -123,13 +159,13 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_plain(item, of_script) for item in value]
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) and key != OBJECT for key in value):
             raise EncodingError(f"{value!r} has keys that are not texts")
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _plain(item, of_script) for key, item in value.items()}
     name = object_name(value)
-    if not name or "<" in name or name.startswith("__main__:"):
+    if not name or "<" in name or (name.startswith(PREFIX) and not of_script):
         raise EncodingError(f"{value!r} cannot be found again by name")
     return {OBJECT: name}
 
@@ -183,10 +219,16 @@ def read_checkpoint(path: Path) -> Saved:
         config = parse_json(files["config.json"])
         history = {path: [(source, value) for source, value in given] for path, given in config["history"].items()}
         kept = {path: value for path, value in kept_defaults(history).items() if path not in config["values"]}
-        values, notes = config["values"] | kept, tuple(note_of(kept, history))
+        values, notes = config["values"] | kept, note_of(kept, history)
         folders = dict(config.get("folders", {})) if is_own(facts) else {}
+        script, in_script = None, {}
+        if "script" in config and is_own(facts):
+            script, in_script = ScriptRecord.read(config["script"]), config["script"]["values"]
+            notes += [script.note] if script.note else []
         memories = mapped_files(place, facts)
-        return Saved(place, state, values, config["missing"], history, facts, memories, notes, folders)
+        return Saved(
+            place, state, values, config["missing"], history, facts, memories, tuple(notes), folders, script, in_script
+        )
     except (FileError, EncodingError) as error:
         raise with_last_good(error, place) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -304,9 +346,14 @@ def layer_to_load(saved: Saved, given: Collection[str], play: bool | VectorEnv) 
     """
     values: dict[str, Any] = {}
     lost = {path: f"{path} was {text}" for path, text in saved.missing.items()}
-    for path, value in saved.values.items():
+    for path, value in {**saved.values, **saved.in_script}.items():
+        if path in given and path in lost:
+            continue
         try:
-            values[path] = _read(value, import_object if play or path not in ENV else lambda name: name)
+            if path == "env.name" and isinstance(value, str) and saved.script is not None and play:
+                register_again(saved.script, value)
+            values[path] = _read(value, saved.find if play or path not in ENV else lambda name: name)
+            lost.pop(path, None)
         except ConfigError as error:
             lost[path] = f"{path} was {error}"
     wanted = [
@@ -338,7 +385,7 @@ def stand_in_of(saved: Saved, play: bool | VectorEnv, layers: Iterable[Layer]) -
         return play
     env_values = [nested(layer.values).get("env", {}) for layer in layers]
     named = [values.get("name") if isinstance(values, Mapping) else values.name for values in env_values]
-    if play and any(name is not None for name in [saved.values.get("env.name"), *named]):
+    if play and any(name is not None for name in [saved.env_name, *named]):
         return None
     if "env" not in saved.facts:
         raise ConfigError(f"{shown(saved.path)}: this checkpoint does not describe its environment; use play=True")

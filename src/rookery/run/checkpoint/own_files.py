@@ -37,7 +37,7 @@ EVENTS = r"events\.out\.tfevents\..+"
 
 TOP = re.compile(
     rf"{LEFTOVER}|{EVENTS}|config\.yaml|provenance\.json|command\.txt|versions\.json|metrics\.jsonl|timers\.json|"
-    rf"result\.json|judged\.jsonl|judged\.png|elo\.png|token|serve\.token|run\.lock|log\.txt|params\.json|error\.txt|"
+    rf"script\.json|result\.json|judged\.jsonl|judged\.png|elo\.png|token|serve\.token|run\.lock|log\.txt|params\.json|error\.txt|"
     rf"trial\.json|checkpoints\.new|\.visible|configuration\.yaml|{PLAYER_LOGS}"
 )
 """Names in the directory itself; of ML-Agents' files `configuration.yaml`, and of trials `params.json` and others."""

@@ -36,7 +36,7 @@ from rookery.core.io.leftovers import clean
 from rookery.core.io.open_files import BINARY, NO_LINK, OPENS_FOLDERS, lock_file
 from rookery.core.io.signing import signed_text, without_signature
 from rookery.core.settings.layers import flow
-from rookery.core.settings.secrets import secrets_in, without_secrets
+from rookery.core.settings.secrets import command_words
 from rookery.core.settings.starting_folder import shown
 from rookery.core.timers import Timers
 from rookery.envs.logs import PLAYER_LOGS
@@ -47,6 +47,7 @@ from rookery.report.tensorboard import TensorBoard
 from rookery.run.checkpoint import own_files
 from rookery.run.checkpoint.own_files import TOKEN_FILE
 from rookery.run.checkpoint.path_folders import with_folders, without_folders
+from rookery.run.checkpoint.script_file import SCRIPT, script_record, script_text
 from rookery.run.settings import RunConfig
 
 DRAWN = re.compile(r"^seed:.*# drawn\n", re.MULTILINE)
@@ -135,8 +136,7 @@ class RunDir:
             self.notes.append(own_files.killed_note(self.path, self._move_aside()))
         self.checkpoints.mkdir(exist_ok=True)
         self.write_settings(resolved)
-        secrets = set(secrets_in(list(resolved.history.values())))
-        words = [without_secrets(word, secrets) for word in sys.argv[1:]]
+        words = command_words(list(resolved.history.values()))
         self.write("command.txt", shlex.join([Path(sys.argv[0]).name, *words]) + "\n")
         self.write(VERSIONS, json.dumps(versions(), indent=1))
 
@@ -171,10 +171,12 @@ class RunDir:
         return aside
 
     def write_settings(self, resolved: Resolved[RunConfig]) -> None:
-        """Replaces `config.yaml` and `provenance.json`."""
+        """Replaces `config.yaml`, `provenance.json` and `script.json`."""
         self.write("config.yaml", signed_text("config.yaml", with_folders(resolved.to_yaml(), resolved)))
         history = {path: [[source, flow(value)] for source, value in given] for path, given in resolved.history.items()}
         self.write("provenance.json", json.dumps(history, indent=1))
+        if (script := script_record(resolved)) is not None:
+            self.write(SCRIPT, script_text(script))
 
     def write_criteria(self, history: Mapping[str, Sequence[tuple[str, Any]]]) -> None:
         """Replaces the stop criteria in `provenance.json`.

@@ -1,0 +1,146 @@
+"""Runs of scripts: their classes and functions are found again in the file of the script."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rookery import Trainer
+from rookery.core.errors import ConfigError
+from rookery.core.settings.script_objects import ScriptRecord
+from rookery.doctor.examine_run import examine_run
+
+SCRIPT = """
+from __future__ import annotations
+import argparse
+import sys
+import gymnasium as gym
+from dataclasses import dataclass
+from beside import LENGTH
+from rookery import PPOConfig, Trainer
+
+trainer = "a name that a method uses as its own"
+SIZES = {"length": LENGTH}
+SIZES["goal"] = 3
+
+
+@dataclass
+class Place:
+    at: int = 0
+
+
+class Walk(gym.Env):
+    observation_space = gym.spaces.Box(-9.0, 9.0, (1,))
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, render_mode=None):
+        self.limit = SIZES["length"] + arguments.longer
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.steps = Place(), 0
+        return self.seen(), {}
+
+    def step(self, action):
+        trainer = 1 if action else -1
+        self.place.at += trainer
+        self.steps += 1
+        return self.seen(), float(trainer), abs(self.place.at) == SIZES["goal"], self.steps == self.limit, {}
+
+    def seen(self):
+        import numpy as np
+        return np.array([self.place.at], np.float32)
+
+
+def mapping(agent, episode):
+    return "main"
+
+
+gym.register("Walk-v7", entry_point="__main__:Walk")
+print("the script runs")
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--longer", type=int, default=0)
+    parser.add_argument("--by-id", action="store_true")
+    arguments = parser.parse_args()
+    env = "Walk-v7" if arguments.by_id else Walk
+    with Trainer(env, PPOConfig(rollout_size=256), num_envs=2, seed=0, run_dir="run", force=True) as trainer:
+        trainer.train_iteration()
+        trainer.save()
+        Trainer.load("run").close()
+"""
+
+
+def run_script(folder: Path, *arguments: str, text: str = SCRIPT) -> None:
+    (folder / "beside.py").write_text("LENGTH = 5\n")
+    (folder / "train_walk.py").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "train_walk.py", *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("by_id", [(), ("--by-id",)])
+def test_a_run_of_a_script_is_loaded_from_its_file(tmp_path, capfd, by_id):
+    run_script(tmp_path, "--longer", "2", *by_id)
+    with Trainer.load(tmp_path / "run", console="quiet") as trainer:
+        assert trainer.train_iteration().length_mean <= 7
+        trainer.save(tmp_path / "again")
+    with Trainer.load(tmp_path / "again", console="quiet") as trainer:
+        assert trainer.iteration == 2
+    shown = "".join(capfd.readouterr())
+    assert "the script runs" not in shown
+    assert "has changed" not in shown
+
+
+def test_the_doctor_plays_the_environment_of_a_script(tmp_path):
+    run_script(tmp_path)
+    diagnosis = examine_run(tmp_path / "run", time_limit=3.0)
+    assert not diagnosis.notes
+    assert any("random play" in fact for fact in diagnosis.facts)
+
+
+def test_a_run_without_a_checkpoint_finds_its_script(tmp_path):
+    run_script(tmp_path, text=SCRIPT.replace("trainer.save()", "pass").replace('Trainer.load("run").close()', "pass"))
+    diagnosis = examine_run(tmp_path / "run", time_limit=3.0)
+    assert diagnosis.notes == ["the run has no checkpoint: its environment was played at random only"]
+
+
+def test_a_changed_script_is_noted_and_a_missing_name_named(tmp_path, capfd):
+    run_script(tmp_path)
+    (tmp_path / "train_walk.py").write_text(SCRIPT.replace("LENGTH}", "LENGTH + 1}"))
+    Trainer.load(tmp_path / "run").close()
+    assert "has changed since this checkpoint" in "".join(capfd.readouterr())
+    (tmp_path / "train_walk.py").write_text(SCRIPT.replace("class Walk(", "class Walks("))
+    with pytest.raises(ConfigError, match=r"this script has no 'Walk'; did you mean 'Walks'\?"):
+        Trainer.load(tmp_path / "run", console="quiet")
+    (tmp_path / "train_walk.py").unlink()
+    with pytest.raises(ConfigError, match="this script cannot be read"):
+        Trainer.load(tmp_path / "run", console="quiet")
+
+
+def test_a_definition_that_starts_a_run_is_refused(tmp_path):
+    run_script(tmp_path)
+    uses = SCRIPT.replace("trainer = 1 if action else -1", "global trainer")
+    (tmp_path / "train_walk.py").write_text(uses.replace("float(trainer)", "float(len(trainer))"))
+    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    with pytest.raises(ConfigError, match="uses a name whose definition makes a trainer"):
+        Trainer.load(tmp_path / "run", console="quiet")
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
+
+
+def test_only_statements_that_are_needed_run(tmp_path):
+    file = tmp_path / "some.py"
+    file.write_text(
+        "LIST = []\nLIST.append(1)\nraise_here = 1 / 0\n\n"
+        "def first():\n    def raise_here(): return 2\n    return raise_here()\n\n"
+        "class Outer:\n    class Inner:\n        def use(self): return first()\n"
+    )
+    script = ScriptRecord(str(file), "")
+    assert script.find("__main__:Outer.Inner")().use() == 2
+    with pytest.raises(ConfigError, match="ZeroDivisionError"):
+        script.find("__main__:raise_here")
