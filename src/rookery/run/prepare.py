@@ -197,6 +197,7 @@ def _resolve_here(task: RankTask) -> tuple[RankTask, Resolved[RunConfig], list[s
     Returns:
         The task with these layers, its settings, and notes.
     """
+    refuse_while_defining("makes a trainer")
     if in_notebook():
         task = replace(task, layers=[Layer("default in a notebook", {"logging.console": "auto"}), *task.layers])
     task = replace(task, layers=with_algorithm(task.layers, task.preset))
@@ -217,7 +218,6 @@ def prepare(
     Returns:
         Settings, environments, mapping, callbacks, notes and learners.
     """
-    refuse_while_defining("makes a trainer")
     task, first, here = _resolve_here(task)
     callbacks = [*task.callbacks, *named_loggers(first.config.logging.loggers)]
     env_cfg = first.config.env

@@ -42,7 +42,7 @@ _DEFINING: ContextVar[str] = ContextVar("defining", default="")
 
 @dataclass(frozen=True)
 class ScriptRecord:
-    """What finds the names of a script again.
+    """Record of a script, by which its definitions are found again.
 
     Attributes:
         file: Absolute path of the script.
@@ -125,7 +125,7 @@ class Statement:
 
 
 @dataclass
-class Script:
+class ScriptDefinitions:
     """The definitions of a script.
 
     Attributes:
@@ -140,7 +140,7 @@ class Script:
     _ran: set[int] = field(default_factory=set)
 
     @classmethod
-    def open(cls, record: ScriptRecord) -> Script:
+    def open(cls, record: ScriptRecord) -> ScriptDefinitions:
         """Reads a script without running any of it.
 
         Raises:
@@ -241,11 +241,11 @@ def refuse_while_defining(what: str) -> None:
         )
 
 
-_scripts: dict[ScriptRecord, Script] = {}
+_scripts: dict[ScriptRecord, ScriptDefinitions] = {}
 """Scripts whose definitions this process has read."""
 
 
-def _open(record: ScriptRecord) -> Script:
+def _open(record: ScriptRecord) -> ScriptDefinitions:
     """Returns a script as it is now, read once.
 
     Raises:
@@ -256,11 +256,11 @@ def _open(record: ScriptRecord) -> Script:
     except OSError as error:
         raise ConfigError(f"{record.file}: this script cannot be read: {described(error)}") from None
     if now not in _scripts:
-        _scripts[now] = Script.open(now)
+        _scripts[now] = ScriptDefinitions.open(now)
     return _scripts[now]
 
 
-def _opened_with(value: Any) -> Script | None:
+def _opened_with(value: Any) -> ScriptDefinitions | None:
     """Returns the opened script that defines a class or function; None if none does."""
     name = object_name(value)
     if not name.startswith(PREFIX):
@@ -293,15 +293,10 @@ def _top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _flags_of(tree: ast.Module) -> int:
-    """Returns the flags of the ``from __future__`` imports of a script."""
-    import __future__
-
-    names = [one.name for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"
-             for one in node.names]  # fmt: skip
-    flags = 0
-    for name in names:
-        flags |= int(getattr(__future__, name).compiler_flag)
-    return flags
+    """Returns the compiler flag of ``from __future__ import annotations``, or 0 if a script does not have it."""
+    froms = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+    has_annotations = any(one.name == "annotations" for node in froms for one in node.names)
+    return int(annotations.compiler_flag) if has_annotations else 0
 
 
 def _statement(node: ast.stmt, file: str, flags: int, imported: Collection[str]) -> Statement:
