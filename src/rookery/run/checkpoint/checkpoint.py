@@ -259,9 +259,14 @@ def note_best(folder: Path, name: str, score: float | None) -> bool:
 
 
 def tidy(folder: Path, keep_last: int) -> None:
-    """Removes checkpoints that are neither among the last, nor the best, nor pinned; called after each write."""
-    found = list_checkpoints(folder)
-    kept = {path.name for path in found[-keep_last:]} | {best_name(folder)}
+    """Removes checkpoints that are neither among the last, nor the best, nor pinned; called after each write.
+
+    None is removed if it cannot be read which is the best.
+    """
+    found, best = list_checkpoints(folder), best_name(folder)
+    if best is None and (folder / BEST).exists():
+        return
+    kept = {path.name for path in found[-keep_last:]} | {best}
     for path in found[:-keep_last]:
         try:
             pinned = bool(read_manifest(path).get("pinned"))
