@@ -54,7 +54,7 @@ alone = {**settings, "env.implementation": "serial"}
 with Trainer("CartPole-v1", PPOConfig(), config=alone, run_dir="run") as trainer:
     trainer.train_iteration()
     trainer.save()
-    with pytest.raises(RookeryError, match="another run is writing here"):
+    with pytest.raises(RookeryError, match="made before in this process is writing here"):
         Trainer.load("run", resume=True)
 with Trainer.load("run", resume=True) as trainer:
     assert trainer.train_iteration().iteration == 2

@@ -100,6 +100,12 @@ class RunDir:
             lock_file(self._lock)
         except BlockingIOError:
             holder = os.read(self._lock, 1000).decode(errors="replace").strip() or "unknown"
+            if holder.startswith(f"{_this_process()} "):
+                raise FileError(
+                    f"{shown(self.path)}: a trainer made before in this process is writing here ({holder}); to go on "
+                    "with its training call its train again, or close it (trainer.close(), or with Trainer(...) as "
+                    "trainer), or choose another run directory"
+                ) from None
             raise FileError(
                 f"{shown(self.path)}: another run is writing here ({holder}); wait for it or stop it"
             ) from None
@@ -108,7 +114,7 @@ class RunDir:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         try:
             os.ftruncate(self._lock, 0)
-            os.write(self._lock, f"process {os.getpid()} on {socket.gethostname()} since {stamp}\n".encode())
+            os.write(self._lock, f"{_this_process()} since {stamp}\n".encode())
         except OSError as error:
             raise _unusable(self.path, "written", error) from None
 
@@ -258,6 +264,11 @@ class RunDir:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def _this_process() -> str:
+    """Returns this process and its machine, as in the lock of a run directory."""
+    return f"process {os.getpid()} on {socket.gethostname()}"
 
 
 def _unusable(path: Path, what: str, error: OSError) -> FileError:
