@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from statistics import fmean
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from rookery.core.errors import EnvError
 from rookery.core.seeding import Role, Streams
 from rookery.core.spaces.arrays import CATEGORIES, Leaf, Tree
+from rookery.doctor.decision_rules import decision_findings
 from rookery.doctor.effects import Effects
 from rookery.doctor.env_play import EnvPlay, play_env
 from rookery.doctor.play_rules import Seen, obs_clipped, obs_duplicated, obs_late
@@ -165,14 +166,15 @@ def _probe(
         seconds: Time of all probes.
         streams: Random streams.
     """
-    seen = played.random
+    seen, began = played.random, monotonic()
     findings = [*_about_rewards(seen), *_about_ends(seen), *_about_speed(seen)]
     facts = _facts_of_play(seen)
     for number, kind in enumerate(kinds):
         findings += _about_obs(kind, seen, number)
         facts += _facts_of_obs(kind, seen.observed(number))
     constant = _watch_each(make, kinds, 0.4 * seconds, streams)
-    findings += [*_about_constant(seen, constant), *map(_of_env, played.findings())]
+    by_decision, _ = decision_findings(make, played, {}, began + seconds)
+    findings += [*_about_constant(seen, constant), *map(_of_env, [*played.findings(), *by_decision])]
     facts += _facts_of_constant(constant)
     for effects in played.effects:
         facts += _facts_of_effects(effects)

@@ -14,8 +14,10 @@ from pathlib import Path
 
 from rookery.core.errors import ConfigError, EnvError, RookeryError
 from rookery.core.process.torch_modes import own_torch
+from rookery.core.seeding import Streams
 from rookery.core.settings.script_objects import PREFIX
 from rookery.core.settings.trust import IMPORT_PATH, OBJECT, TrustCode
+from rookery.doctor.decision_rules import decision_findings, with_shared
 from rookery.doctor.env_play import play_env
 from rookery.doctor.file_rules import file_findings
 from rookery.doctor.network import network_findings
@@ -29,6 +31,7 @@ from rookery.policies.policy import Policy
 from rookery.policies.scripted import ScriptedPolicy
 from rookery.report.finding import Finding, Severity
 from rookery.report.statistics import mean_interval
+from rookery.rollout.mapping import EpisodeInfo
 from rookery.run.checkpoint.checkpoint import read_checkpoint
 from rookery.run.checkpoint.script_file import stored_script
 from rookery.run.checks.trusted_code import stored_config, without_foreign_code
@@ -36,7 +39,7 @@ from rookery.run.evaluate.episode_limit import BoundedEpisodes
 from rookery.run.evaluate.evaluation import lessons_of, limit_of
 from rookery.run.findings.catalog import causes_first, finding
 from rookery.run.findings.diagnose import findings_of_rows
-from rookery.run.findings.history import History
+from rookery.run.findings.history import History, is_negligible
 from rookery.run.findings.rule import LATER
 from rookery.run.findings.run_rules import is_below
 from rookery.run.findings.window import windows_of
@@ -61,7 +64,8 @@ REAL_PLAYER = "is a program outside, which is stepped with --play only"
 
 WITHOUT_JUDGEMENT = ("obs-not-finite", "actions-without-effect", "actions-alike", "state-shared",
                      "state-survives-reset", "termination-as-truncation", "time-limit-as-termination",
-                     "obs-unnormalized", "obs-clipped", "obs-duplicated")  # fmt: skip
+                     "obs-reordered", "obs-unnormalized", "obs-clipped", "obs-duplicated", "rows-mixed",
+                     "model-random")  # fmt: skip
 """Rules whose findings count in a run that learns, too."""
 
 
@@ -206,6 +210,7 @@ def _play(
             return []
         history = History(windows_of(run.rows), run.settings) if run.rows else None
         learns = history is not None and bool(history.returns) and not history.is_stuck
+        learns = learns and history is not None and not history.has_hardly_improved
         left = until - time.monotonic()
         own = _returns(trainer, trainer.policies, until - 0.65 * left, trainer.config.evaluation.deterministic)
         chance = _returns(trainer, _random_policies(trainer), until - 0.4 * left, False)
@@ -214,6 +219,9 @@ def _play(
             return found
         played = play_env(trainer._make_copies, max(until - time.monotonic(), 0.0), STEPS)
         by_play = [*played.findings(), *_policy_findings(trainer, played.random)]
+        policy_of = _policy_of(trainer)
+        by_decision, alike = decision_findings(trainer._make_copies, played, policy_of, until)
+        found, by_play = with_shared(found, policy_of, alike), by_play + by_decision
         if any(one.rule in ("no-better-than-random", "worse-than-random") for one in found):
             by_play += reward_late(played.random)
         counted = [one for one in by_play if one.rule in WITHOUT_JUDGEMENT]
@@ -240,7 +248,7 @@ def _play_env(run: StoredRun, until: float, play: bool, trust_code: TrustCode) -
         return make_copies(config, lanes)
 
     played = play_env(make, until - time.monotonic(), STEPS)
-    found = played.findings()
+    found = [*played.findings(), *decision_findings(make, played, {}, until)[0]]
     for number in range(len(played.random.kinds)):
         found += [one for rule in OBS_RULES if (one := rule(Seen(played.random, number))) is not None]
     return found
@@ -263,6 +271,14 @@ def _policy_findings(trainer: Trainer, seen: PlayMeasurements) -> list[Finding]:
             shown = {path: leaf for path, leaf in seen.observed(number).items() if path in own}
             found += network_findings(name, policy, shown)
     return found
+
+
+def _policy_of(trainer: Trainer) -> dict[str, str]:
+    """Returns the policy of each agent; an empty dict for a mapping function, which may change it in each episode."""
+    if not trainer._mapping.is_static:
+        return {}
+    info = EpisodeInfo(0, 0, Streams(0))
+    return {agent: trainer._mapping(agent, info) for kind in trainer.env.kinds for agent in kind.agents}
 
 
 def _random_policies(trainer: Trainer) -> dict[str, Policy]:
@@ -300,6 +316,12 @@ def _is_early(history: History | None) -> bool:
     return history is None or history.now["iteration"] < LATER
 
 
+def _is_no_better(own: EpisodeReturns, chance: EpisodeReturns) -> bool:
+    """Returns whether returns are no better than those of random play: not for certain, or by a negligible amount."""
+    width = max(chance.values) - min(chance.values)
+    return own.interval[0] <= chance.interval[1] or is_negligible(own.mean - chance.mean, chance.mean, width)
+
+
 def _compare_returns(
     history: History | None, own: EpisodeReturns | None, chance: EpisodeReturns | None, facts: list[str], learns: bool
 ) -> list[Finding]:
@@ -311,7 +333,7 @@ def _compare_returns(
         facts.append(f"random play {chance.text()}")
     if own is None or len(own.values) < FEWEST or (history is not None and not history.is_judged):
         return found
-    if chance is not None and len(chance.values) >= FEWEST and own.interval[0] <= chance.interval[1]:
+    if chance is not None and len(chance.values) >= FEWEST and _is_no_better(own, chance):
         returns = f"{own.mean:.4g} and {chance.mean:.4g}"
         evidence = (f"evaluation {own.text()}", f"random play {chance.text()}")
         if own.interval[1] < chance.interval[0]:
@@ -319,7 +341,8 @@ def _compare_returns(
             severity: Severity = "warning" if learns or early else "error"
             found.append(finding("worse-than-random", line, *evidence, severity=severity))
         else:
-            line = f"the policy is no better than random play: {returns}"
+            hardly = "hardly" if own.interval[0] > chance.interval[1] else "no"
+            line = f"the policy is {hardly} better than random play: {returns}"
             found.append(finding("no-better-than-random", line, *evidence, severity="note" if learns else None))
     training = None if history is None else history.latest
     if history is not None and training is not None:

@@ -1,4 +1,6 @@
-"""Rules about a policy's network and actions: units that no longer change, and actions at their limits."""
+"""Rules about a policy's network and actions: rows of a batch that depend on each other, random outputs, units that no
+longer change, actions that are always the same, and actions at their limits.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import spaces
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from rookery.core.batch import TensorTree
 from rookery.core.spaces.arrays import Tree
 from rookery.policies.policy import Policy
 from rookery.report.finding import Finding
@@ -29,6 +32,12 @@ STILL = 1e-6
 
 AT_LIMIT, OFTEN = 0.999, 0.95
 """Size of an action at its limit, in units of half the range, and share of such actions."""
+
+APART = 0.01
+"""Difference between two passes, in units of the largest feature, that is no rounding, also in bfloat16."""
+
+NORMS = nn.modules.batchnorm._BatchNorm
+DROPOUTS = nn.modules.dropout._DropoutNd
 
 ACTIVATIONS = (functional.relu, torch.relu, torch.tanh, functional.elu, functional.silu, functional.gelu, torch.sigmoid)
 
@@ -67,7 +76,66 @@ def network_findings(name: str, policy: Policy, seen: Tree) -> list[Finding]:
     memory = torch.zeros((len(picked), size), dtype=torch.float32, device=device) if size else None
     with torch.no_grad(), LayerOutputs() as layers:
         action, _ = policy.act(obs, deterministic=True, memory=memory)
-    return [*dead_units(name, layers.outputs), *actions_saturated(name, policy, action.cpu().numpy())]
+    found = dead_units(name, layers.outputs)
+    found += actions_saturated(name, policy, actions := action.cpu().numpy()) or action_constant(name, policy, actions)
+    return [*batch_findings(name, policy, obs), *found]
+
+
+def batch_findings(name: str, policy: Policy, obs: TensorTree) -> list[Finding]:
+    """Finds networks whose output for a row depends on the other rows of the batch, or on chance.
+
+    The network gets the same batch twice, and then half of its rows in the opposite order: others beside each row, in
+    other places.
+
+    Args:
+        name: Name of the policy.
+        policy: The policy; running statistics of its network that the passes change are put back.
+        obs: Observations ``[N, ...]`` by path.
+    """
+    rows = torch.arange(len(next(iter(obs.values()))) - 1, -1, -2)
+    statistics = {path: buffer.clone() for path, buffer in policy.named_buffers()}
+    with torch.no_grad():
+        whole, again = policy.features(obs), policy.features(obs)
+        part = policy.features({path: leaf[rows.to(leaf.device)] for path, leaf in obs.items()})
+        for path, buffer in policy.named_buffers():
+            buffer.copy_(statistics[path])
+    if whole.shape != again.shape or whole[rows.to(whole.device)].shape != part.shape:
+        return []
+    if (difference := _difference(whole, again)) > APART:
+        named = _in_training(policy, DROPOUTS)
+        line = f"two passes of the same observations differ by {100 * difference:.2g} % of the largest feature"
+        return [finding("model-random", line, *named, policy=name)]
+    if (difference := _difference(whole[rows.to(whole.device)], part)) > APART:
+        named = _in_training(policy, NORMS)
+        line = (
+            f"features of an observation change by up to {100 * difference:.2g} % of the largest one with the other "
+            "rows of the batch"
+        )
+        more = f"{len(rows)} of {len(whole)} observations in the opposite order, beside all of them"
+        return [finding("rows-mixed", line, more, *named, policy=name)]
+    return []
+
+
+def _difference(one: Tensor, other: Tensor) -> float:
+    """Returns the largest difference between features in units of the largest one; 0 where they are not finite."""
+    scale = one.abs().max().clamp_min(1e-12)
+    return float(((one - other).abs().max() / scale).nan_to_num(0.0, 0.0))
+
+
+def _in_training(policy: Policy, kind: type[nn.Module]) -> list[str]:
+    """Returns in words which modules of a kind are in training mode: one line, or none."""
+    found = [path for path, module in policy.named_modules() if isinstance(module, kind) and module.training]
+    named = [f"{type(policy.get_submodule(path)).__name__} {path}" for path in found[:3]]
+    return [f"in training mode: {', '.join(named)}"] if found else []
+
+
+def action_constant(name: str, policy: Policy, actions: np.ndarray) -> list[Finding]:
+    """Finds policies whose most likely action is the same for all observations."""
+    if policy.action_spec.space == spaces.Discrete(1) or (actions != actions[:1]).any():
+        return []
+    shown = np.array2string(actions[0], precision=3, threshold=6)
+    line = f"the most likely action is {shown} for all of {len(actions)} different observations"
+    return [finding("action-constant", line, "observations of random play", policy=name)]
 
 
 def dead_units(name: str, outputs: list[Tensor]) -> list[Finding]:

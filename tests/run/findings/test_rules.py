@@ -57,6 +57,7 @@ def rising(n):
 FAULTS = {
     "entropy-collapsed": (PPO, rows(entropy=lambda n: 0.69 * 0.8**n)),
     "entropy-stuck": (PPO, rows(entropy=0.693)),
+    "entropy-dominates": (PPO | {"algorithm.entropy_coef": 1.0}, rows(returns=rising, policy_loss=0.01)),
     "kl-out-of-range": (PPO, rows(kl=0.4)),
     "clip-fraction-out-of-range": (PPO, rows(clip_fraction=0.7)),
     "gradient-clipped": (PPO, rows(grad_norm=40.0)),
@@ -72,6 +73,7 @@ FAULTS = {
     "q-diverging": (DQN, rows(learning=OFF_POLICY, q_mean=lambda n: 10.0 * 1.3**n)),
     "gamma-zero": (PPO | {"algorithm.gamma": 0.0}, rows()),
     "horizon-beyond-gamma": (PPO | {"algorithm.gamma": 0.9}, rows(run={"length_mean": 400.0})),
+    "gamma-one": (PPO | {"algorithm.gamma": 1.0}, rows(run={"length_mean": 400.0})),
     "temperature-growing": (DQN, rows(learning={"q_mean": 1.0}, alpha=lambda n: 1.2**n)),
     "reward-constant": (PPO, rows(run={"return_min": 20.0, "return_max": 20.0})),
     "reward-missing": (
@@ -97,6 +99,7 @@ FAULTS = {
         ),
     ),
     "episodes-shrink": (PPO, rows(run={"length_mean": lambda n: 20.0 if n < 5 else 1.0})),
+    "episodes-short": (PPO, rows(run={"length_mean": 1.0})),
     "few-updates": (PPO, rows(2, rising, run={"env_steps": lambda n: 16_000 * n}, updates=lambda n: n)),
     "setting-out-of-range": (PPO | {"algorithm.gae_lambda": 0.0, "algorithm.value_coef": 0.0}, rows()),
     "target-stays": (DQN | {"algorithm.target.every": 10_000}, rows(learning=OFF_POLICY)),
@@ -175,6 +178,32 @@ def test_few_gradient_steps_are_found_once_half_of_the_run_shows_their_rate():
 def test_short_episodes_that_pay_are_no_fault():
     assert "episodes-shrink" not in rules_of(rows(returns=rising, run={"length_mean": lambda n: max(20.0 - n, 1.0)}))
     assert "episodes-shrink" not in rules_of(rows(run={"length_mean": 1.0}))
+
+
+def test_tasks_of_one_decision_are_no_fault_where_the_policy_learns_unless_the_time_limit_is_long():
+    once = {"length_mean": 1.0}
+    assert "episodes-short" not in rules_of(rows(returns=rising, run=once))
+    assert "episodes-short" in rules_of(rows(returns=lambda n: 20.0 + 0.02 * n, run=once))  # hardly
+    assert "episodes-short" in rules_of(rows(returns=rising, run=once), PPO | {"env.name": "CartPole-v1"})
+    assert "episodes-short" not in rules_of(rows(returns=rising), PPO | {"env.name": "CartPole-v1"})
+
+
+def test_an_entropy_bonus_dominates_only_if_it_is_large_and_the_policy_stays_random():
+    large = PPO | {"algorithm.entropy_coef": 1.0}
+    for settings, columns in (
+        (PPO | {"algorithm.entropy_coef": 0.01}, {}),
+        (large, {"entropy": lambda n: 0.69 * 0.98**n}),  # the policy decides
+        (large, {"policy_loss": 5.0}),  # advantages that are not normalized
+    ):
+        assert "entropy-dominates" not in rules_of(rows(returns=rising, **columns), settings)
+    widened = rows(returns=rising, entropy=lambda n: -1.0 + 0.1 * n, policy_loss=0.01)  # of a normal distribution
+    assert "entropy-dominates" in rules_of(widened, large)
+
+
+def test_no_discount_is_usual_in_short_episodes_and_where_the_return_rises():
+    settings = PPO | {"algorithm.gamma": 1.0}
+    assert "gamma-one" not in rules_of(rows(), settings)
+    assert "gamma-one" not in rules_of(rows(returns=rising, run={"length_mean": 400.0}), settings)
 
 
 def test_evaluations_above_training_are_a_note():

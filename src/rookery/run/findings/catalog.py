@@ -59,6 +59,14 @@ RULES: dict[str, RuleText] = {
          "observations do not show what the actions change", "the entropy bonus is too large for the rewards"),
         (CHECK_ENV, "{at}.lr=3e-4", "{at}.entropy_coef=0.0"),
     ),
+    "entropy-dominates": RuleText(
+        "warning",
+        "rows",
+        "The entropy bonus is many times larger than the rest of the policy's loss, and the entropy has hardly fallen: "
+        "the policy is paid for acting at random, so that it stays far below what its most likely actions reach.",
+        ("the entropy bonus is too large", "rewards are very small beside the bonus"),
+        ("{at}.entropy_coef=0.01", "{at}.entropy_coef={start: 0.01, end: 0}", "rookery evaluate RUN"),
+    ),
     "kl-out-of-range": RuleText(
         "warning",
         "rows",
@@ -99,6 +107,32 @@ RULES: dict[str, RuleText] = {
         ("the learning rate is too large", "observations are very large", "rewards are very large"),
         ("{at}.lr=1e-4", "{at}.model.normalize_obs=true", "{at}.model.layer_norm=true"),
     ),
+    "rows-mixed": RuleText(
+        "error",
+        "play",
+        "The network's output for an observation changes with the other observations of its batch: the policy acts by "
+        "other environments, and learns from other probabilities than those it acted by.",
+        ("a custom model reshapes or transposes an axis into the batch, or normalizes over it",
+         "batch normalization in training mode"),
+        ("transpose, or keep the first axis in reshape and flatten", "torch.nn.LayerNorm in place of BatchNorm"),
+    ),
+    "model-random": RuleText(
+        "error",
+        "play",
+        "Two passes of the same observations through the network differ: the policy learns from other probabilities "
+        "than those it acted by.",
+        ("dropout in training mode", "a custom model draws random numbers in forward"),
+        ("remove dropout from the model",),
+    ),
+    "action-constant": RuleText(
+        "warning",
+        "play",
+        "The most likely action of the policy is the same for all observations of random play, although these differ, "
+        "and the return has not improved.",
+        ("updates are so large that the policy has collapsed", "observations are far too large, or too small",
+         "the reward does not depend on the observation", "the training was too short"),
+        ("{at}.lr=1e-4", "{at}.model.normalize_obs=true", CHECK_ENV),
+    ),
     "actions-saturated": RuleText(
         "warning",
         "play",
@@ -134,6 +168,15 @@ RULES: dict[str, RuleText] = {
          "the limits of the action space are far too narrow", "the time step of the simulation is too short: repeat "
          "each action for several steps"),
         (CHECK_ENV,),
+    ),
+    "actions-wide": RuleText(
+        "warning",
+        "play",
+        "A tenth of the range of the continuous actions has the same effect as the whole range, in both directions and "
+        "from every state that was tried: nine tenths of the range are lost.",
+        ("the limits of the action space are far wider than what the environment clips to",
+         "only the sign of the action counts: then a discrete action space fits better"),
+        (CHECK_ENV, "gymnasium.wrappers.RescaleAction, or limits of the space as they are used"),
     ),
     # --- values -------------------------------------------------------------------------------------------------------
     "critic-explains-nothing": RuleText(
@@ -175,6 +218,14 @@ RULES: dict[str, RuleText] = {
         "counts for nothing at their beginning.",
         ("gamma is too small for the length of the episodes", "the environment makes a decision too often"),
         ("{at}.gamma=0.999",),
+    ),
+    "gamma-one": RuleText(
+        "warning",
+        "rows",
+        "Nothing is discounted in long episodes, and the return does not improve: values are sums over all of the "
+        "remaining steps, so their targets are large and noisy.",
+        ("gamma is 1",),
+        ("{at}.gamma=0.99",),
     ),
     "temperature-growing": RuleText(
         "warning",
@@ -221,7 +272,9 @@ RULES: dict[str, RuleText] = {
     "no-better-than-random": RuleText(
         "warning",
         "play",
-        "The trained policy is no better than random play: the 95 % intervals of their returns overlap.",
+        "The trained policy is no better than random play: the 95 % intervals of their returns overlap, or the gain is "
+        "below a tenth of random play's mean return and below half of the range of its returns. A policy that plays "
+        "several agents is named among the causes.",
         ("the training was too short", "the settings do not fit the environment",
          "the reward does not depend on the actions, or has the wrong sign"),
         ("--preset auto", "rookery resume RUN --stop env_steps=N", CHECK_ENV),
@@ -245,6 +298,15 @@ RULES: dict[str, RuleText] = {
         ("a counter of steps, or another condition of the end, is not set back in reset",
          "the policy ends episodes to escape a negative reward"),
         (CHECK_ENV,),
+    ),
+    "episodes-short": RuleText(
+        "warning",
+        "rows",
+        "Every episode is over after one to three decisions, and the return has hardly improved, or the time limit of "
+        "the environment is far longer. Tasks of a single decision in which the policy learns are left out.",
+        ("a wrapper repeats each action so often that the episode ends meanwhile",
+         "step returns True for terminated or truncated at once", "the time limit is too short"),
+        ("repeat actions less often", CHECK_ENV, "env.config.max_episode_steps=1000"),
     ),
     "state-survives-reset": RuleText(
         "warning",
@@ -338,6 +400,15 @@ RULES: dict[str, RuleText] = {
          "sensors end at a distance that is usually exceeded"),
         (CHECK_ENV,),
     ),
+    "obs-reordered": RuleText(
+        "warning",
+        "play",
+        "Elements of the observation keep their range of values within an episode and have another one in the next: "
+        "they seem to be listed in another order in each episode.",
+        ("the order of the features, or of a set or dict that they are read from, is drawn in reset",
+         "each episode shows equal objects in another order: then it is meant; sort them, or use model.entities"),
+        (CHECK_ENV, "list the features in the same order in every episode"),
+    ),
     "obs-duplicated": RuleText(
         "note",
         "play",
@@ -421,6 +492,14 @@ RULES: dict[str, RuleText] = {
         "A policy has never made a decision: no agent is mapped to it.",
         ("policy_mapping does not name it, or names agents that the environment does not have",),
         ("policy_mapping={agent: policy}",),
+    ),
+    "policy-shared": RuleText(
+        "warning",
+        "play",
+        "One policy plays agents whose rewards have opposite signs for the same observation and action: what one of "
+        "them learns, the other one unlearns.",
+        ("agents with different tasks share a policy", "the observation does not show which agent it is of"),
+        ("policy_mapping={agent: policy}", "add the agent's role to its observation"),
     ),
     "agent-idle": RuleText(
         "warning",
@@ -533,7 +612,7 @@ RULES: dict[str, RuleText] = {
 SYMPTOMS = frozenset(
     ("worse-than-random", "no-better-than-random", "return-falling", "critic-explains-nothing", "q-diverging",
      "gradient-clipped", "kl-out-of-range", "clip-fraction-out-of-range", "entropy-collapsed", "entropy-stuck",
-     "dead-units", "actions-saturated", "temperature-growing")
+     "dead-units", "action-constant", "actions-saturated", "temperature-growing")
 )  # fmt: skip
 """Rules whose findings often follow from another finding; they are shown after it."""
 

@@ -13,6 +13,12 @@ from rookery.run.findings.window import Entry, Window
 IMPROVED = 0.1
 """Share of the usual range of returns by which their mean must rise to count as improved."""
 
+NEGLIGIBLE, LUCKY = 0.1, 0.5
+"""Shares of the mean return without learning, and of the range of such returns, below which a gain is negligible. Both
+have to hold. A gain below half of the range ends at what a lucky episode has without learning; but a range can be wide
+where luck decides, as in games. A tenth of the mean is little; but a mean can be large by a reward that every step has.
+"""
+
 FEW = 30
 """Episodes whose mean return is the beginning of a run."""
 
@@ -140,6 +146,11 @@ class History:
         return self.latest - first > max(IMPROVED * self.scatter, 1e-9 * abs(first))
 
     @cached_property
+    def has_hardly_improved(self) -> bool:
+        """Whether the return is above its beginning by a negligible amount at most."""
+        return self.latest is not None and is_negligible(self.latest - self.beginning, self.beginning, self.scatter)
+
+    @cached_property
     def has_fallen(self) -> bool:
         """Whether the return has lost most of its gain, or is clearly below its beginning, for a sixth of the run."""
         values = [value for _, value in self.returns]
@@ -184,6 +195,17 @@ class History:
             return None
         size = float(max(abs(now["return_min"]), abs(now["return_max"])))
         return size if gamma >= 1.0 else size * min(1.0, 1.0 / ((1.0 - gamma) * length))
+
+
+def is_negligible(gain: float, mean: float, width: float) -> bool:
+    """Returns whether a gain is negligible, however certain it is.
+
+    Args:
+        gain: Difference of mean returns.
+        mean: Mean return without learning.
+        width: Range of returns without learning, or of returns in general.
+    """
+    return gain < NEGLIGIBLE * abs(mean) and gain < LUCKY * width
 
 
 def largest(value: Any) -> float | None:

@@ -18,6 +18,11 @@ NO_ENTROPY = 0.01
 STUCK = 0.01
 """Relative change of the entropy that does not count."""
 
+LARGE_BONUS, OUTWEIGHS, KEPT = 0.1, 10.0, 0.9
+"""Coefficient of the entropy from which on it is examined, factor between the bonus and the rest of the policy's loss,
+and share of the first entropy that is kept, by which the bonus dominates.
+"""
+
 LARGE_KL, HUGE_KL, NO_KL = 0.05, 0.1, 1e-6
 """Divergences of an update: worth a note, a warning, and a warning because nothing moves."""
 
@@ -75,6 +80,32 @@ def entropy_stuck(run: History, policy: str) -> Finding | None:
         iterations=(run.past[0]["iteration"], run.now["iteration"]),
         curve=curve(past),
         remedies=(CHECK_ENV, higher_rate(run, policy), "{at}.entropy_coef=0.0"),
+        column="entropy",
+    )
+
+
+def entropy_dominates(run: History, policy: str) -> Finding | None:
+    """Finds an entropy bonus beside which the rewards hardly count, so that the policy stays random.
+
+    Advantages are near 1 where they are normalized, so a coefficient above 0.1 is large; where they are not, the
+    policy's loss shows their size.
+    """
+    coef, past = run.number("entropy_coef", policy), run.column("entropy", policy, past=True)
+    entropies, losses = run.column("entropy", policy), run.column("policy_loss", policy)
+    if coef is None or coef <= LARGE_BONUS or run.now["iteration"] < LATER or min(len(losses), len(past)) < SOON:
+        return None
+    now, first, loss = median(entropies), max(past[:3]), median(map(abs, losses))
+    bonus = coef * abs(now)
+    if now < first - (1.0 - KEPT) * abs(first) or bonus < OUTWEIGHS * loss or run.are_alike:
+        return None
+    return finding(
+        "entropy-dominates",
+        f"entropy_coef = {coef:g}: the entropy bonus is {bonus:.2g}, the rest of the policy's loss about {loss:.2g}",
+        f"the entropy was {first:.3g} at the start, and is {now:.3g} after {run.now['iteration']:,} iterations",
+        *course(run),
+        policy=policy,
+        iterations=(run.past[0]["iteration"], run.now["iteration"]),
+        curve=curve(past),
         column="entropy",
     )
 
@@ -257,6 +288,7 @@ POLICY_RULES = (
     Rule("lr-out-of-range", lr_out_of_range),
     Rule("entropy-collapsed", entropy_collapsed, ("entropy", "policy_loss")),
     Rule("entropy-stuck", entropy_stuck, ("entropy", "policy_loss")),
+    Rule("entropy-dominates", entropy_dominates, ("entropy", "policy_loss")),
     Rule("kl-out-of-range", kl_out_of_range, ("kl",)),
     Rule("clip-fraction-out-of-range", clip_fraction_out_of_range, ("clip_fraction",)),
     Rule("minibatch-misfit", minibatch_misfit, ("policy_loss",)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
+from rookery.envs.adapters.gym_ids import time_limit_of
 from rookery.report.finding import Finding
 from rookery.run.findings.catalog import finding
 from rookery.run.findings.history import History, curve
@@ -19,6 +20,9 @@ HALF = 0.5
 
 SHORT, SHORTER = 3.0, 5.0
 """Length of very short episodes, and factor by which earlier ones were longer."""
+
+DECISIONS, LIMIT = 3.0, 20.0
+"""Decisions of an episode that are suspiciously few, and factor between them and a time limit that contradicts them."""
 
 ENDLESS = 5_000
 """Steps of an episode without end."""
@@ -102,6 +106,25 @@ def episodes_shrink(run: History, policy: str) -> Finding | None:
         *course(run),
         iterations=run.span,
         curve=curve(past),
+    )
+
+
+def episodes_short(run: History, policy: str) -> Finding | None:
+    """Finds episodes of a few decisions that are no such task: the return hardly improves, or a time limit is long."""
+    lengths, name = run.column("length_mean", past=True), run.setting("env.name")
+    if run.now["episodes"] < EPISODES or len(lengths) < SOON or max(lengths) > DECISIONS or not run.is_judged:
+        return None
+    limit = time_limit_of(name) if isinstance(name, str) else None
+    is_cut = limit is not None and limit >= LIMIT * max(lengths)
+    if not is_cut and not run.is_stuck and not run.has_hardly_improved:
+        return None
+    return finding(
+        "episodes-short",
+        f"episodes were over after {max(lengths):.3g} decision{'s' * (max(lengths) > 1.0)} on average, all the time",
+        f"{run.now['episodes']:,} episodes",
+        *([f"the time limit of {name} is {limit:,} steps"] if is_cut else []),
+        *course(run),
+        iterations=(run.past[0]["iteration"], run.now["iteration"]),
     )
 
 
@@ -225,6 +248,7 @@ RUN_RULES = (
     Rule("reward-constant", rewards_alike, of_run=True),
     Rule("episodes-endless", episodes_endless, of_run=True),
     Rule("episodes-shrink", episodes_shrink, of_run=True),
+    Rule("episodes-short", episodes_short, of_run=True),
     Rule("policy-unmapped", policy_unmapped, of_run=True),
     Rule("replay-young", replay_young),
     Rule("replay-small", replay_small),

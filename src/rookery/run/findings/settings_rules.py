@@ -7,7 +7,7 @@ from typing import NamedTuple
 from rookery.report.finding import Finding
 from rookery.run.findings.catalog import finding
 from rookery.run.findings.history import History
-from rookery.run.findings.policy_rules import course
+from rookery.run.findings.policy_rules import LARGE_BONUS, course
 from rookery.run.findings.rule import SOON, Rule
 from rookery.run.findings.run_rules import FIXED_STEPS, HALF
 
@@ -49,7 +49,7 @@ class UsualRange(NamedTuple):
 LIMITS = (
     UsualRange("gae_lambda", 0.2, None, "0.95", "advantages look a step ahead only"),
     UsualRange("value_coef", 1e-3, None, "0.5", "the critic hardly learns"),
-    UsualRange("entropy_coef", None, 0.1, "0.01", "the entropy bonus outweighs the rewards"),
+    UsualRange("entropy_coef", None, LARGE_BONUS, "0.01", "the entropy bonus outweighs the rewards"),
     UsualRange("max_grad_norm", 0.01, None, "0.5", "gradients are shortened to nearly nothing"),
     UsualRange("clip", 0.02, None, "0.2", "an update hardly may change the policy"),
     UsualRange("adam_eps", None, 0.01, "1e-5", "it outweighs the gradients in the denominator of Adam"),

@@ -23,6 +23,9 @@ USUAL = 3.0
 """Largest usual reward in the unit in which values are learned."""
 
 SHORT_GAMMA = 0.5
+UNDISCOUNTED = 200
+"""Steps of an episode from which on a discount of 1 is a likely problem."""
+
 FAR = 20.0
 """Length of episodes in units of 1/(1 - gamma)."""
 
@@ -145,6 +148,20 @@ def horizon_beyond_gamma(run: History, policy: str) -> Finding | None:
     )
 
 
+def gamma_one(run: History, policy: str) -> Finding | None:
+    """Finds long episodes without a discount."""
+    gamma, length = run.number("gamma", policy), run.column("length_mean")
+    if gamma is None or gamma < 1.0 or len(length) < SOON or not run.is_stuck or median(length) < UNDISCOUNTED:
+        return None
+    return finding(
+        "gamma-one",
+        f"gamma = {gamma:g}: values are sums of up to {median(length):,.0f} rewards, the steps of an episode",
+        *course(run),
+        policy=policy,
+        iterations=run.span,
+    )
+
+
 def temperature_growing(run: History, policy: str) -> Finding | None:
     """Finds a temperature that grows without end."""
     values = run.column("alpha", policy, past=True)
@@ -166,6 +183,7 @@ def temperature_growing(run: History, policy: str) -> Finding | None:
 VALUE_RULES = (
     Rule("q-diverging", q_diverging, ("q_mean",)),
     Rule("gamma-zero", gamma_zero),
+    Rule("gamma-one", gamma_one),
     Rule("reward-scale", reward_scale),
     Rule("critic-explains-nothing", critic_explains_nothing, ("explained_variance",)),
     Rule("horizon-beyond-gamma", horizon_beyond_gamma),
