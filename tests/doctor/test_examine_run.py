@@ -244,6 +244,25 @@ def test_a_policy_that_is_worse_than_random_play_is_an_error_only_late_in_a_run_
     assert equal.rule == "no-better-than-random"
 
 
+@pytest.mark.parametrize(
+    ("own", "chance", "is_found"),
+    [
+        ((10.0, 10.1), (9.4, 10.6), True),  # certain, and 0.5 % better
+        ((12.0, 12.1), (9.4, 10.6), False),
+        ((1010.0, 1010.1), (999.0, 1001.0), False),  # most of the return is the same for all
+        ((0.3, 0.31), (-1.0, 1.0), False),  # a game
+    ],
+)
+def test_a_gain_that_is_certain_and_negligible_is_no_better_than_random(own, chance, is_found):
+    own, chance = (
+        examine_module.EpisodeReturns((low, *[(low + high) / 2] * number, high))
+        for number, (low, high) in zip((9, 99), (own, chance), strict=True)
+    )
+    assert own.interval[0] > chance.interval[1]
+    found = examine_module._compare_returns(None, own, chance, [], False)
+    assert [one.message.split(":")[0] for one in found] == ["the policy is hardly better than random play"] * is_found
+
+
 # --- files -------------------------------------------------------------------------------------------------
 
 

@@ -145,7 +145,7 @@ def _observe_alike(seen: Decisions, policy: str, columns: Sequence[int]) -> list
     if equal.mean() < ALIKE:
         return []
     agents = " and ".join(seen.kind.agents[column] for column in columns[:2])
-    return [f"policy {policy} plays {agents}, which observe the same: nothing tells them apart, so they act alike"]
+    return [f"policy {policy} plays {agents}, which observe the same: it cannot tell them apart"]
 
 
 def obs_reordered(seen: Decisions, policy: str) -> list[Finding]:

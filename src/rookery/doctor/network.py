@@ -4,6 +4,8 @@ longer change, actions that are always the same, and actions at their limits.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -57,6 +59,17 @@ class LayerOutputs(TorchFunctionMode):
         return result
 
 
+@contextmanager
+def statistics_kept(policy: Policy) -> Iterator[None]:
+    """Puts back the running statistics of a policy's network, which passes in training mode change, at the end."""
+    kept = {path: buffer.clone() for path, buffer in policy.named_buffers()}
+    try:
+        yield
+    finally:
+        for path, buffer in policy.named_buffers():
+            buffer.copy_(kept[path])
+
+
 def network_findings(name: str, policy: Policy, seen: Tree) -> list[Finding]:
     """Returns the findings of a policy's network.
 
@@ -74,7 +87,7 @@ def network_findings(name: str, policy: Policy, seen: Tree) -> list[Finding]:
     obs = {path: torch.from_numpy(leaf[picked]).to(device) for path, leaf in seen.items()}
     size = policy.memory_size + policy.exploration_size
     memory = torch.zeros((len(picked), size), dtype=torch.float32, device=device) if size else None
-    with torch.no_grad(), LayerOutputs() as layers:
+    with torch.no_grad(), statistics_kept(policy), LayerOutputs() as layers:
         action, _ = policy.act(obs, deterministic=True, memory=memory)
     found = dead_units(name, layers.outputs)
     found += actions_saturated(name, policy, actions := action.cpu().numpy()) or action_constant(name, policy, actions)
@@ -89,16 +102,13 @@ def batch_findings(name: str, policy: Policy, obs: TensorTree) -> list[Finding]:
 
     Args:
         name: Name of the policy.
-        policy: The policy; running statistics of its network that the passes change are put back.
+        policy: The policy.
         obs: Observations ``[N, ...]`` by path.
     """
     rows = torch.arange(len(next(iter(obs.values()))) - 1, -1, -2)
-    statistics = {path: buffer.clone() for path, buffer in policy.named_buffers()}
-    with torch.no_grad():
+    with torch.no_grad(), statistics_kept(policy):
         whole, again = policy.features(obs), policy.features(obs)
         part = policy.features({path: leaf[rows.to(leaf.device)] for path, leaf in obs.items()})
-        for path, buffer in policy.named_buffers():
-            buffer.copy_(statistics[path])
     if whole.shape != again.shape or whole[rows.to(whole.device)].shape != part.shape:
         return []
     if (difference := _difference(whole, again)) > APART:

@@ -9,7 +9,7 @@ from rookery.report.finding import Finding
 from rookery.run.findings.catalog import finding
 from rookery.run.findings.history import History, curve
 from rookery.run.findings.policy_rules import course
-from rookery.run.findings.rule import SOON, Rule
+from rookery.run.findings.rule import LATER, SOON, Rule
 from rookery.run.findings.window import Entry
 
 EPISODES, STEPS = 100, 5_000
@@ -112,7 +112,9 @@ def episodes_shrink(run: History, policy: str) -> Finding | None:
 def episodes_short(run: History, policy: str) -> Finding | None:
     """Finds episodes of a few decisions that are no such task: the return hardly improves, or a time limit is long."""
     lengths, name = run.column("length_mean", past=True), run.setting("env.name")
-    if run.now["episodes"] < EPISODES or len(lengths) < SOON or max(lengths) > DECISIONS or not run.is_judged:
+    if run.now["episodes"] < EPISODES or run.now["iteration"] < LATER or not lengths or not run.is_judged:
+        return None
+    if max(lengths) > DECISIONS:
         return None
     limit = time_limit_of(name) if isinstance(name, str) else None
     is_cut = limit is not None and limit >= LIMIT * max(lengths)
