@@ -221,7 +221,7 @@ def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path):
             message = told(FileError, act)
             assert message.startswith(f"{tmp_path}: a trainer made before in this process is writing here (")
             assert f"(process {os.getpid()} on {socket.gethostname()} since " in message
-            assert "call its train again, or close it" in message
+            assert "call its train again to continue it, close it" in message
         assert trainer.train({"iterations": 2}).iteration == 2
         assert len(rows(tmp_path)) == 2
         Trainer.load(tmp_path).close()  # reading is free

@@ -12,7 +12,7 @@ from itertools import combinations
 import numpy as np
 
 from rookery.core.seeding import Streams
-from rookery.doctor.decisions import Decisions, watch_decisions
+from rookery.doctor.decisions import AgentDecisions, watch_decisions
 from rookery.doctor.effects import FEW_STEPS, Effects, effects_of
 from rookery.doctor.env_play import EnvPlay
 from rookery.doctor.play_rules import DISTINCT, MANY_EPISODES, WIDE
@@ -25,10 +25,10 @@ FEW_PAIRS, OPPOSED = 50, 0.75
 """Fewest pairs of rewards that are judged, and share of them with opposite signs."""
 
 ALIKE = 0.9
-"""Share of moments at which agents observe the same, from which on nothing tells them apart."""
+"""Share of moments at which agents observe the same, from which on these are no difference between them."""
 
 SHORTEST, FEATURES = 12, 4
-"""Decisions of an episode, and elements of an observation, that are enough for a profile of the elements."""
+"""AgentDecisions of an episode, and elements of an observation, that are enough for a profile of the elements."""
 
 MOVES = 0.6
 """Share of the halves of episodes in which an element of the profile has to change."""
@@ -69,7 +69,7 @@ def decision_findings(
 
 def with_shared(findings: Sequence[Finding], policy_of: Mapping[str, str], alike: Sequence[str]) -> list[Finding]:
     """Returns findings in which returns like those of random play have a policy of several agents as a cause, if there
-    is one: the first cause if nothing tells the agents apart, else the last one.
+    is one: the first cause if the agents observe the same, else the last one.
 
     Args:
         findings: The findings.
@@ -84,7 +84,7 @@ def with_shared(findings: Sequence[Finding], policy_of: Mapping[str, str], alike
     return [replace(one, causes=(*alike, *one.causes, *last)) if one.rule in OF_RANDOM else one for one in findings]
 
 
-def shared_columns(seen: Decisions, policy_of: Mapping[str, str]) -> dict[str, list[int]]:
+def shared_columns(seen: AgentDecisions, policy_of: Mapping[str, str]) -> dict[str, list[int]]:
     """Returns the places of the agents of each policy that plays several agents of a kind."""
     found: dict[str, list[int]] = {}
     for column, agent in enumerate(seen.kind.agents):
@@ -93,7 +93,7 @@ def shared_columns(seen: Decisions, policy_of: Mapping[str, str]) -> dict[str, l
     return {policy: columns for policy, columns in found.items() if len(columns) > 1}
 
 
-def policy_shared(seen: Decisions, policy: str, columns: Sequence[int]) -> list[Finding]:
+def policy_shared(seen: AgentDecisions, policy: str, columns: Sequence[int]) -> list[Finding]:
     """Finds agents of one policy whose rewards have opposite signs after equal observations and actions.
 
     Rewards after an equal observation and action are compared in pairs, in the order of time, of one agent and the
@@ -133,7 +133,7 @@ def policy_shared(seen: Decisions, policy: str, columns: Sequence[int]) -> list[
     return []
 
 
-def _observe_alike(seen: Decisions, policy: str, columns: Sequence[int]) -> list[str]:
+def _observe_alike(seen: AgentDecisions, policy: str, columns: Sequence[int]) -> list[str]:
     """Returns in words that agents of a policy observe the same at the same moments, or an empty list."""
     first, second = (seen.of(seen.agent == column) for column in columns[:2])
     if not len(first) or not np.array_equal(first.episode, second.episode):
@@ -148,7 +148,7 @@ def _observe_alike(seen: Decisions, policy: str, columns: Sequence[int]) -> list
     return [f"policy {policy} plays {agents}, which observe the same: it cannot tell them apart"]
 
 
-def obs_reordered(seen: Decisions, policy: str) -> list[Finding]:
+def obs_reordered(seen: AgentDecisions, policy: str) -> list[Finding]:
     """Finds vectors whose elements change places at each reset.
 
     An element's profile is how much it changes in half of an episode. In usual environments the profile of all elements

@@ -1,10 +1,11 @@
-"""`Decisions`: observations, actions and rewards of random play side by side, with the agent and episode of each."""
+"""`AgentDecisions`: observations, actions and rewards of random play, decision by decision."""
 
 from __future__ import annotations
 
 import time
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.spaces.arrays import MASK, Tree
 from rookery.doctor.probe import COPIES, MakeCopies, reward_of
 from rookery.envs.base import Kind, Step, VectorEnv
-from rookery.envs.random_play import random_actions
+from rookery.envs.random_play import chosen_play, random_actions
 
 STEPS, MOST_ROWS = 1_500, 20_000
 """Most vector steps, and most decisions of a kind of agents."""
@@ -22,8 +23,8 @@ LARGEST = 4_096
 
 
 @dataclass(frozen=True)
-class Decisions:
-    """Decisions of a kind of agents, in the order of time.
+class AgentDecisions:
+    """AgentDecisions of a kind of agents, in the order of time.
 
     Attributes:
         kind: The kind.
@@ -44,19 +45,19 @@ class Decisions:
     def __len__(self) -> int:
         return len(self.reward)
 
-    def of(self, chosen: np.ndarray) -> Decisions:
+    def of(self, chosen: np.ndarray) -> AgentDecisions:
         """Returns some of the decisions.
 
         Args:
             chosen: ``[N]`` bool, or row numbers.
         """
         obs = {path: leaf[chosen] for path, leaf in self.obs.items()}
-        return Decisions(
+        return AgentDecisions(
             self.kind, obs, self.action[chosen], self.reward[chosen], self.agent[chosen], self.episode[chosen]
         )
 
 
-def watch_decisions(make: MakeCopies, until: float, streams: Streams) -> list[Decisions]:
+def watch_decisions(make: MakeCopies, until: float, streams: Streams) -> list[AgentDecisions]:
     """Plays at random and returns the decisions of each kind of agents with small observations.
 
     Args:
@@ -68,21 +69,24 @@ def watch_decisions(make: MakeCopies, until: float, streams: Streams) -> list[De
         EnvError: If the environment raises or breaks the contract.
     """
     with closing(make(COPIES)) as env:
-        rng = streams.generator(Role.WARMUP, "doctor")
-        shown, layout, parts = env.reset(streams.episodes(Role.ENV)), env.layout, [_Parts(kind) for kind in env.kinds]
-        for _ in range(STEPS):
-            if time.monotonic() > until or env.layout != layout:
+        rng, layout = streams.generator(Role.WARMUP, "doctor"), env.layout
+        parts = [_Parts(kind) for kind in env.kinds]
+
+        def decide(shown: Step) -> list[np.ndarray]:
+            return [part.decide(env, number, shown, rng) for number, part in enumerate(parts)]
+
+        for shown in islice(chosen_play(env, streams.episodes(Role.ENV), decide), 1 + STEPS):
+            if env.layout != layout:
+                break  # rows have other numbers now
+            for part, rows in zip(parts, shown.rows, strict=True):
+                part.reward(reward_of(rows, env.num_lanes).ravel())
+            if time.monotonic() > until:
                 break
-            actions = [part.decide(env, number, shown, rng) for number, part in enumerate(parts)]
-            shown = env.step(actions)
-            if env.layout == layout:
-                for part, rows in zip(parts, shown.rows, strict=True):
-                    part.reward(reward_of(rows, env.num_lanes).ravel())
     return [part.joined() for part in parts if part.rewards]
 
 
 class _Parts:
-    """Decisions of a kind, step by step."""
+    """AgentDecisions of a kind, step by step."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
@@ -110,14 +114,14 @@ class _Parts:
         return self.kind.action.to_env(stored)
 
     def reward(self, given: np.ndarray) -> None:
-        """Adds the rewards ``[rows]`` of a step."""
+        """Adds the rewards ``[rows]`` of a step to the decisions before it; there are none before the first."""
         if len(self.rewards) < len(self._places):
             self.rewards.append(given[self._places[-1]])
 
-    def joined(self) -> Decisions:
+    def joined(self) -> AgentDecisions:
         """Returns all decisions that have a reward."""
         count = len(self.rewards)
         obs = {path: np.concatenate([tree[path] for tree in self._obs[:count]]) for path in self._obs[0]}
         agent = np.concatenate(self._places[:count]) % len(self.kind.agents)
         action, episode = (np.concatenate(one[:count]) for one in (self._actions, self._episodes))
-        return Decisions(self.kind, obs, action, np.concatenate(self.rewards), agent, episode)
+        return AgentDecisions(self.kind, obs, action, np.concatenate(self.rewards), agent, episode)

@@ -105,7 +105,7 @@ def batch_findings(name: str, policy: Policy, obs: TensorTree) -> list[Finding]:
         policy: The policy.
         obs: Observations ``[N, ...]`` by path.
     """
-    rows = torch.arange(len(next(iter(obs.values()))) - 1, -1, -2)
+    rows = torch.arange(len(next(iter(obs.values()))) - 1, -1, -2, dtype=torch.int64, device="cpu")
     with torch.no_grad(), statistics_kept(policy):
         whole, again = policy.features(obs), policy.features(obs)
         part = policy.features({path: leaf[rows.to(leaf.device)] for path, leaf in obs.items()})

@@ -102,9 +102,9 @@ class RunDir:
             holder = os.read(self._lock, 1000).decode(errors="replace").strip() or "unknown"
             if holder.startswith(f"{_this_process()} "):
                 raise FileError(
-                    f"{shown(self.path)}: a trainer made before in this process is writing here ({holder}); to go on "
-                    "with its training call its train again, or close it (trainer.close(), or with Trainer(...) as "
-                    "trainer), or choose another run directory"
+                    f"{shown(self.path)}: a trainer made before in this process is writing here ({holder}); call its "
+                    "train again to continue it, close it (trainer.close(), or with Trainer(...) as trainer), or "
+                    "choose another run directory"
                 ) from None
             raise FileError(
                 f"{shown(self.path)}: another run is writing here ({holder}); wait for it or stop it"
