@@ -173,7 +173,7 @@ def _probe(
         findings += _about_obs(kind, seen, number)
         facts += _facts_of_obs(kind, seen.observed(number))
     constant = _watch_each(make, kinds, 0.4 * seconds, streams)
-    by_decision, _ = decision_findings(make, played, {}, began + seconds)
+    by_decision, _ = decision_findings(make, played, {}, began + 0.5 * seconds)
     findings += [*_about_constant(seen, constant), *map(_of_env, [*played.findings(), *by_decision])]
     facts += _facts_of_constant(constant)
     for effects in played.effects:

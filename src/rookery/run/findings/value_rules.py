@@ -151,7 +151,9 @@ def horizon_beyond_gamma(run: History, policy: str) -> Finding | None:
 def gamma_one(run: History, policy: str) -> Finding | None:
     """Finds long episodes without a discount."""
     gamma, length = run.number("gamma", policy), run.column("length_mean")
-    if gamma is None or gamma < 1.0 or len(length) < SOON or not run.is_stuck or median(length) < UNDISCOUNTED:
+    if gamma is None or gamma < 1.0 or not length or run.now["iteration"] < LATER or not run.is_stuck:
+        return None
+    if median(length) < UNDISCOUNTED:
         return None
     return finding(
         "gamma-one",
