@@ -141,3 +141,18 @@ def test_the_report_names_returns_and_effects():
     text = "\n".join(lines)
     assert "always action 1: return 9." in text
     assert "actions change 4 of 4 elements of obs" in text
+
+
+class Brief(Endless):
+    """An environment whose episodes are over at once."""
+
+    def step(self, action):
+        obs, reward, _, _, info = super().step(action)
+        return obs, reward, True, False, info
+
+
+def test_episodes_of_a_single_step_are_a_note():
+    found = {one.rule: one.severity for one in examine_env(Brief, None, (), seconds=3.0).findings}
+    assert found["episodes-short"] == "note"
+    pole = examine_env("CartPole-v1", None, (), seconds=3.0).findings
+    assert "episodes-short" not in [one.rule for one in pole]

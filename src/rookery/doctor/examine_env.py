@@ -34,6 +34,7 @@ from rookery.models.image_encoders import NUM_CODES
 from rookery.report.finding import Finding, Severity
 from rookery.run.checks.obs_scale import FAR
 from rookery.run.findings.catalog import causes_first, finding
+from rookery.run.findings.run_rules import DECISIONS
 
 NOT_PLAYED = "nothing was played: this is a program outside, which is stepped with --play only"
 
@@ -280,6 +281,12 @@ def _about_ends(seen: PlayMeasurements) -> Iterator[Finding]:
             f"no episode ended within {seen.steps // COPIES:,} steps of random play",
             causes=("the environment reports no end",),
             remedies=("env.config.max_episode_steps=1000",),
+        )
+    if len(seen.lengths) >= ENOUGH and max(seen.lengths) <= DECISIONS:
+        yield _found(
+            "episodes-short",
+            "note",
+            f"all {len(seen.lengths):,} episodes of random play were over after {max(seen.lengths)} steps or fewer",
         )
 
 
