@@ -42,6 +42,7 @@ RLLIB_ROOMS = (
     "batch",  # batches, trajectories, files of them, functions on arrays
     "model",  # models, preprocessors, action distributions, the catalog
     "policy",  # policies, losses, explorations, callbacks
+    "execution",  # replay buffers and execution plans of scripts
     "trainer",  # Trainable and Trainer, workers, results
     "tune",  # tune.run and its parts
     "rllib2",  # RLlib 2.x: configurations, algorithms, callbacks, modules

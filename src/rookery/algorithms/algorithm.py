@@ -21,8 +21,9 @@ from rookery.algorithms.capabilities import (
     capabilities_of,
     translate_flags,
 )
-from rookery.core.batch import Demand, Rollout
+from rookery.core.batch import Demand, Rollout, Transitions
 from rookery.core.errors import TrainingError
+from rookery.core.metrics import Metrics
 from rookery.core.optim import Optimizer
 from rookery.core.seeding import Streams
 from rookery.core.settings.fields import Settings, Structural
@@ -228,6 +229,27 @@ class Algorithm(Stateful, Generic[ConfigT]):
             gradient_steps: Steps of each network.
         """
         raise NotImplementedError(f"{type(self).__name__} learns from new rollouts, and has no replay")
+
+    # --- for loops of scripts, which draw the rows of a step themselves -----------------------------------------------
+
+    def learn_rows(self, rows: Transitions, cfg: ConfigT) -> Metrics:
+        """Makes one gradient step of each network on given decisions; target networks do not change.
+
+        Args:
+            rows: N decisions, observations as networks take them.
+            cfg: The settings, schedules resolved.
+
+        Returns:
+            Metrics; ``priority`` ``[N]``, or ``[K, N]`` of K networks, are the sizes of the rows' errors.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not learn from single decisions")
+
+    def track_targets(self, cfg: ConfigT) -> None:
+        """Moves target networks towards the networks that learn, by one update; nothing without target networks."""
+
+    def optimizers(self, cfg: ConfigT) -> list[tuple[Optimizer, float]]:
+        """Returns the optimizers of `learn_rows`, in the order of their steps, with their learning rates."""
+        return []
 
     def explore(self) -> None:
         """Sets the exploration until the next call to the values of the schedules at `env_steps`. The trainer calls it

@@ -33,7 +33,7 @@ from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import TensorTree, Transitions
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
-from rookery.core.optim import Adam, gradient_step, track
+from rookery.core.optim import Adam, Optimizer, gradient_step, track
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings.fields import PositiveFloat, Scheduled, Structural
 from rookery.core.settings.reach import Count
@@ -130,8 +130,15 @@ class DDPG(Algorithm[DDPGConfig]):
         for _ in range(gradient_steps):
             rows = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
             rows = self.before_update(rows)
-            self.replay.record(self.learn_critics(rows, cfg) | self.learn_actor(rows, cfg))
-            self.track_targets(cfg)
+            metrics = self.learn_rows(rows, cfg)
+            self.replay.update_priorities(rows.row, metrics.pop("priority"))
+            self.replay.record(metrics)
+            if self.replay.gradient_steps % cfg.target_every == 0:
+                self.track_targets(cfg)
+
+    def learn_rows(self, rows: Transitions, cfg: DDPGConfig) -> Metrics:
+        """Makes one gradient step each of critics and actor."""
+        return self.learn_critics(rows, cfg) | self.learn_actor(rows, cfg)
 
     def explore(self) -> None:
         """Makes actions random while replay fills, then adds noise to them."""
@@ -145,9 +152,7 @@ class DDPG(Algorithm[DDPGConfig]):
 
     def learn_critics(self, rows: Transitions, cfg: DDPGConfig) -> Metrics:
         """Makes a gradient step towards the value of the target actor's next actions."""
-        metrics = self.critics.learn(Experience.of(rows), self.next_action(rows.next_obs), None, cfg)
-        self.replay.update_priorities(rows.row, metrics.pop("priority"))
-        return metrics
+        return self.critics.learn(Experience.of(rows), self.next_action(rows.next_obs), None, cfg)
 
     @torch.no_grad()
     def next_action(self, obs: TensorTree) -> Tensor:
@@ -161,7 +166,11 @@ class DDPG(Algorithm[DDPGConfig]):
         return rename_grad_norm("actor", gradient_step(self.actor, actor_loss, rows, self.actor_optimizer, step))
 
     def track_targets(self, cfg: DDPGConfig) -> None:
-        """Moves all target networks, at every `target_every`-th gradient step."""
-        if self.replay.gradient_steps % cfg.target_every == 0:
-            self.critics.track(cfg.tau)
-            track(self._actor_target_data, self.actor_optimizer.flat.data, cfg.tau)
+        """Moves all target networks by the Polyak factor."""
+        self.critics.track(cfg.tau)
+        track(self._actor_target_data, self.actor_optimizer.flat.data, cfg.tau)
+
+    def optimizers(self, cfg: DDPGConfig) -> list[tuple[Optimizer, float]]:
+        """Returns the optimizers of critics and actor."""
+        actor_lr = cfg.lr if cfg.actor_lr is None else cfg.actor_lr
+        return [(self.critics.optimizer, cfg.lr), (self.actor_optimizer, actor_lr)]

@@ -34,7 +34,7 @@ from rookery.core.batch import Rollout, TensorTree, Transitions, flat, rows_of
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
-from rookery.core.optim import Adam, gradient_step, track
+from rookery.core.optim import Adam, Optimizer, gradient_step, track
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings.fields import (
@@ -200,21 +200,33 @@ class DQN(Algorithm[DQNConfig]):
 
     def learn(self, gradient_steps: int) -> None:
         """Makes gradient steps on decisions, or sequences of them, drawn from replay; the target network follows."""
-        cfg, estimate, step_each = self.now(), self.estimate, optim.gradient_steps
+        cfg = self.now()
         for _ in range(gradient_steps):
             if self.policy.memory_size:
                 metrics = self.learn_sequences(cfg)
             else:
                 drawn = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
-                batch: Any = self.kernel_rows(drawn := self.before_update(drawn)) or self.targets(drawn, cfg)
-                made = step_each(self.forward, estimate.loss, [batch], self.optimizer, cfg, estimate.closed_form)
-                (metrics,) = made
+                drawn = self.before_update(drawn)
+                metrics = self.learn_rows(drawn, cfg)
                 self.replay.update_priorities(drawn.row, metrics.pop("priority"))
             self.replay.record(metrics)
-            if cfg.target.is_soft:
-                track(self.target_data, self.optimizer.flat.data, cfg.target.tau)
-            elif self.replay.gradient_steps % cfg.target_every == 0:
-                track(self.target_data, self.optimizer.flat.data, 1.0)
+            if cfg.target.is_soft or self.replay.gradient_steps % cfg.target_every == 0:
+                self.track_targets(cfg)
+
+    def learn_rows(self, rows: Transitions, cfg: DQNConfig) -> Metrics:
+        """Makes one gradient step on decisions."""
+        estimate, step_each = self.estimate, optim.gradient_steps
+        batch: Any = self.kernel_rows(rows) or self.targets(rows, cfg)
+        (metrics,) = step_each(self.forward, estimate.loss, [batch], self.optimizer, cfg, estimate.closed_form)
+        return metrics
+
+    def track_targets(self, cfg: DQNConfig) -> None:
+        """Makes a Polyak step of the target network, or a copy if `target` is hard."""
+        track(self.target_data, self.optimizer.flat.data, cfg.target.tau if cfg.target.is_soft else 1.0)
+
+    def optimizers(self, cfg: DQNConfig) -> list[tuple[Optimizer, float]]:
+        """Returns the only optimizer."""
+        return [(self.optimizer, cfg.lr)]
 
     def kernel_rows(self, drawn: Transitions) -> TDRows | None:
         """Returns the rows for a kernel that computes targets as `targets` does; None without such a kernel."""

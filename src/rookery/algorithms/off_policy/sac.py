@@ -47,11 +47,11 @@ from rookery.algorithms.off_policy.hybrid_actions import (
     target_entropies,
 )
 from rookery.algorithms.rewarding import add_signals
-from rookery.core.batch import TensorTree
+from rookery.core.batch import TensorTree, Transitions
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
-from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
+from rookery.core.optim import Adam, ClosedForm, Optimizer, OutputGradients, gradient_step
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings.fields import Fraction, NonNegative, PositiveFloat, Scheduled, Structural
 from rookery.core.settings.reach import Count, Few
@@ -401,28 +401,47 @@ class SAC(Algorithm[SACConfig]):
 
     def learn(self, gradient_steps: int) -> None:
         """Makes gradient steps: one each of critics, actor and temperature; target critics follow."""
-        cfg, temperature = self.now(), self.temperature
-        forward: Any = temperature
-        if temperature is not None and self.actor.on_kernels:
-            forward = ManualTemperatureStep(temperature.log_alpha)
+        cfg = self.now()
         for _ in range(gradient_steps):
-            rows, alpha = self.experience(cfg), self.alpha(cfg)
-            learn = self.learn_discrete if cfg.discrete else self.learn_continuous
-            metrics = (self.learn_branches if self.has_branches else learn)(rows, alpha, cfg)
+            rows = self.experience(cfg)
+            metrics = self.learn_experience(rows, cfg)
             self.replay.update_priorities(rows.row, metrics.pop("priority"), rows.fragment)
-            entropy = metrics["entropy"]
-            assert isinstance(entropy, Tensor)
-            if forward is not None and self.temperature_optimizer is not None:
-                batch = EntropyBatch(entropy, self.target_entropy(rows))
-                step = at_rate(cfg, cfg.alpha_lr)
-                learned = gradient_step(
-                    forward, temperature_loss, batch, self.temperature_optimizer, step, TEMPERATURE_GRADIENT
-                )
-                metrics |= rename_grad_norm("temperature", learned)
-            metrics["entropy"] = entropy if entropy.dim() == 1 else entropy.sum(1)
-            self.replay.record({**metrics, "alpha": alpha})
+            self.replay.record(metrics)
             if self.replay.gradient_steps % cfg.target_every == 0:
-                self.critics.track(cfg.tau)
+                self.track_targets(cfg)
+
+    def learn_rows(self, rows: Transitions, cfg: SACConfig) -> Metrics:
+        """Makes one gradient step each of critics, actor and temperature."""
+        return self.learn_experience(Experience.of(rows), cfg)
+
+    def learn_experience(self, rows: Experience, cfg: SACConfig) -> Metrics:
+        """Makes the same steps on decisions, or on sequences of them."""
+        alpha = self.alpha(cfg)
+        learn = self.learn_discrete if cfg.discrete else self.learn_continuous
+        metrics = (self.learn_branches if self.has_branches else learn)(rows, alpha, cfg)
+        entropy = metrics["entropy"]
+        assert isinstance(entropy, Tensor)
+        if self.temperature is not None and self.temperature_optimizer is not None:
+            forward: Any = self.temperature
+            if self.actor.on_kernels:
+                forward = ManualTemperatureStep(self.temperature.log_alpha)
+            batch, step = EntropyBatch(entropy, self.target_entropy(rows)), at_rate(cfg, cfg.alpha_lr)
+            learned = gradient_step(
+                forward, temperature_loss, batch, self.temperature_optimizer, step, TEMPERATURE_GRADIENT
+            )
+            metrics |= rename_grad_norm("temperature", learned)
+        metrics["entropy"] = entropy if entropy.dim() == 1 else entropy.sum(1)
+        return {**metrics, "alpha": alpha}
+
+    def track_targets(self, cfg: SACConfig) -> None:
+        """Moves the target critics by the Polyak factor."""
+        self.critics.track(cfg.tau)
+
+    def optimizers(self, cfg: SACConfig) -> list[tuple[Optimizer, float]]:
+        """Returns the optimizers of critics, actor and temperature."""
+        actor_lr, alpha_lr = (cfg.lr if lr is None else lr for lr in (cfg.actor_lr, cfg.alpha_lr))
+        found: list[tuple[Optimizer, float]] = [(self.critics.optimizer, cfg.lr), (self.actor_optimizer, actor_lr)]
+        return found if self.temperature_optimizer is None else [*found, (self.temperature_optimizer, alpha_lr)]
 
     def explore(self) -> None:
         """Makes actions random while replay fills. A categorical policy starts nearly uniform."""

@@ -16,7 +16,8 @@ from torch import Tensor
 from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.off_policy.critics import CriticConfig
 from rookery.algorithms.off_policy.ddpg import DDPG, DDPGConfig
-from rookery.core.batch import TensorTree
+from rookery.core.batch import TensorTree, Transitions
+from rookery.core.metrics import Metrics
 from rookery.core.settings.fields import NonNegative
 from rookery.core.settings.reach import Count
 from rookery.models.structure import Inputs
@@ -49,11 +50,18 @@ class TD3(DDPG):
         for _ in range(gradient_steps):
             rows = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
             rows = self.before_update(rows)
-            metrics = self.learn_critics(rows, cfg)
+            metrics = self.learn_rows(rows, cfg)
+            self.replay.update_priorities(rows.row, metrics.pop("priority"))
             self.replay.record(metrics)
-            if self.replay.gradient_steps % self.cfg.policy_delay == 0:
-                self.replay.means.add(self.learn_actor(rows, cfg))
+            number = self.replay.gradient_steps
+            if number % self.cfg.policy_delay == 0 and number % cfg.target_every == 0:
                 self.track_targets(cfg)
+
+    def learn_rows(self, rows: Transitions, cfg: DDPGConfig) -> Metrics:
+        """Makes one gradient step of the critics, and one of the actor in every `policy_delay`-th step."""
+        metrics = self.learn_critics(rows, cfg)
+        is_due = (self.replay.gradient_steps + 1) % self.cfg.policy_delay == 0
+        return metrics | self.learn_actor(rows, cfg) if is_due else metrics
 
     @torch.no_grad()
     def next_action(self, obs: TensorTree) -> Tensor:

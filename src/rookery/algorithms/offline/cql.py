@@ -45,7 +45,7 @@ from rookery.algorithms.settings import DataSettings
 from rookery.core.batch import Transitions
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
-from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
+from rookery.core.optim import Adam, ClosedForm, Optimizer, OutputGradients, gradient_step
 from rookery.core.seeding import Streams
 from rookery.core.settings.fields import NonNegative, PositiveFloat, Scheduled, Structural
 from rookery.core.settings.reach import Count, CountFromZero, Few, Rows
@@ -266,6 +266,12 @@ class CQL(SAC):
         if gradient_steps:
             check_data(self)
             super().learn(gradient_steps)
+
+    def optimizers(self, cfg: CQLConfig) -> list[tuple[Optimizer, float]]:  # type: ignore[override]
+        """Returns the optimizers of critics, multiplier, actor and temperature."""
+        critics, *others = super().optimizers(cfg)
+        multiplier = [] if self.multiplier_optimizer is None else [(self.multiplier_optimizer, cfg.lr)]
+        return [critics, *multiplier, *others]
 
     def before_update(self, batch: Transitions) -> Transitions:  # type: ignore[override]
         """Calls `hooks` with the rows of an update, and clips their actions to the bounds."""
