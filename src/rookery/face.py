@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rookery.cluster.address import AUTO, answers
     from rookery.cluster.allotments import visible_gpus
     from rookery.core import ops
-    from rookery.core.batch import Demand, Minibatch, Rollout, TensorTree
+    from rookery.core.batch import Demand, Minibatch, Rollout, TensorTree, Transitions
     from rookery.core.config import DEFAULT, current_history, resolve
     from rookery.core.device import as_tensor
     from rookery.core.errors import ConfigError, EnvError, RookeryError, SpaceError, nearest, refuse
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from rookery.core.io.leftovers import TEMPORARY, aside_of, clean, locked, restore
     from rookery.core.io.signing import is_signed_text, signed
     from rookery.core.io.yaml_reader import compose_yaml, construct_yaml, load_yaml
-    from rookery.core.metrics import Means
+    from rookery.core.metrics import Means, Metrics
     from rookery.core.native import Build
     from rookery.core.optim import Adam, Optimizer, apply_gradients, compute_gradients, gradient_step
     from rookery.core.packages import install_line, needed
@@ -237,7 +237,7 @@ _NAMES = {
     "rookery.cluster.address": "AUTO answers",
     "rookery.cluster.allotments": "visible_gpus",
     "rookery.core": "ops",
-    "rookery.core.batch": "Demand Minibatch Rollout TensorTree",
+    "rookery.core.batch": "Demand Minibatch Rollout TensorTree Transitions",
     "rookery.core.config": "DEFAULT current_history resolve",
     "rookery.core.device": "as_tensor",
     "rookery.core.errors": "ConfigError EnvError RookeryError SpaceError nearest refuse",
@@ -253,7 +253,7 @@ _NAMES = {
     "rookery.core.io.leftovers": "TEMPORARY aside_of clean locked restore",
     "rookery.core.io.signing": "is_signed_text signed",
     "rookery.core.io.yaml_reader": "compose_yaml construct_yaml load_yaml",
-    "rookery.core.metrics": "Means",
+    "rookery.core.metrics": "Means Metrics",
     "rookery.core.native": "Build",
     "rookery.core.optim": "Adam Optimizer apply_gradients compute_gradients gradient_step",
     "rookery.core.process.interrupt": "Interrupt Interrupted",

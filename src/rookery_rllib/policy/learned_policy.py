@@ -1,7 +1,6 @@
 """RLlib's interface of a policy that Rookery trains.
 
-Scripts with their own loops use it for advantages and gradient steps (``core/optim.py:gradient_step`` with the loss of
-the policy's algorithm).
+Scripts with their own loops use it for advantages and gradient steps (`batch_steps.py`).
 """
 
 from __future__ import annotations
@@ -15,31 +14,17 @@ import torch
 from gymnasium import Space
 from torch import Tensor, nn
 
-from rookery.face import (
-    A2C,
-    PPO,
-    Algorithm,
-    ConfigError,
-    Means,
-    Minibatch,
-    Reinforce,
-    ReinforceBatch,
-    apply_gradients,
-    compute_gradients,
-    gradient_step,
-    own_modes,
-)
+from rookery.face import Algorithm, ConfigError, own_modes
 from rookery.face import Policy as Actor
 from rookery.face import _draw as draw_noise
 from rookery_rllib.batch.numpy_functions import as_arrays
-from rookery_rllib.batch.postprocessing import compute_advantages
 from rookery_rllib.batch.sample_batch import SampleBatch
 from rookery_rllib.model.catalog import ModelCatalog
 from rookery_rllib.model.default_model import DefaultModel, initial_state, joined_state, split_state
 from rookery_rllib.model.model_v2 import script_network
 from rookery_rllib.model.preprocessors import RowPreprocessor, preprocess_rows
-from rookery_rllib.policy.learner_stats import learner_stats
-from rookery_rllib.policy.policies import LEARNER_STATS_KEY, Policy
+from rookery_rllib.policy.batch_steps import BatchSteps, steps_of, stored_rows, with_advantages, with_windows
+from rookery_rllib.policy.policies import Policy
 
 ACTOR = "policy."
 """Prefix of an actor's weights in a network with further parts."""
@@ -202,9 +187,9 @@ class LearnedPolicy(Policy):
     @own_modes()
     def with_extras(self, batch: SampleBatch) -> SampleBatch:
         """Adds the outputs of the model to rows: ``action_dist_inputs``, and ``vf_preds`` if the algorithm learns
-        values. A policy with a memory adds none, because rows do not hold its state.
+        values. A policy with a memory adds none, because rows do not hold its state, and one with replay needs none.
         """
-        if self.actor.memory_size:
+        if self.actor.memory_size or (self.learner is not None and self.learner.replay is not None):
             return batch
         model, scale = self.model, getattr(self.learner, "value_scale", None)
         with torch.no_grad():
@@ -223,55 +208,57 @@ class LearnedPolicy(Policy):
 
     @own_modes()
     def postprocess_trajectory(self, sample_batch: Any, other_agent_batches: Any = None, episode: Any = None) -> Any:
-        """Adds advantages and value targets to a piece of an episode, for PPO, A2C and PG."""
+        """Adds advantages and value targets to a piece of an episode, for PPO, A2C and PG; for algorithms with replay
+        its rows become windows of ``n_step`` decisions, with ``weights`` of 1.
+        """
+        learner = self.learner
+        if learner is not None and learner.replay is not None:
+            batch = with_windows(learner, sample_batch)
+            batch.setdefault("weights", np.ones(len(batch["rewards"]), np.float32))
+            return batch
         if "action_dist_inputs" not in sample_batch:
             sample_batch = self.with_extras(sample_batch)
         last = 0.0
         if not sample_batch["dones"][-1] and "vf_preds" in sample_batch:
             last = self._value(obs=np.asarray(sample_batch["new_obs"])[-1:])
-        return with_advantages(self.learner, self.config, sample_batch, last)
+        return with_advantages(learner, self.config, sample_batch, last)
 
-    def _prepared(self, samples: Any) -> tuple[PPO | A2C | Reinforce, Any]:
-        """Returns the algorithm, and a batch in the form of its loss."""
-        learner = learns_by_hand(self.learner, self._name)
-        data = minibatch_of(learner, self.rows, samples)
-        learner.forward.refresh()
-        return learner, data
+    def _steps(self) -> BatchSteps:
+        """Returns the steps on batches of the policy's algorithm, at the present values of its schedules."""
+        if self.learner is not None:
+            self.learner.env_steps, self.learner.horizon = self._trainer.env_steps, self._trainer._horizon
+        return steps_of(self.learner, self._name, self.rows)
 
     @own_modes()
     def learn_on_batch(self, samples: Any) -> dict[str, Any]:
-        """Makes one gradient step of the policy's algorithm on a postprocessed batch; returns its statistics.
+        """Makes one gradient step of the policy's algorithm on a postprocessed batch; returns its statistics, and with
+        replay the sizes of the rows' errors, ``td_error`` ``[N]``. Target networks change in `update_target` alone.
 
         Raises:
-            ConfigError: If the algorithm learns from replay, the policy is recurrent, or a column is missing.
+            ConfigError: If the policy does not learn from rows, is recurrent, or a column is missing.
         """
-        learner, data = self._prepared(samples)
-        cfg, means = learner.now(), Means()
-        loss: Any = learner.loss
-        means.add(gradient_step(learner.forward, loss, data, learner.optimizer, cfg, learner.closed_form))
-        learner.updates += 1
+        told = self._steps().learn(samples)
         self._hand_out()
-        return {LEARNER_STATS_KEY: learner_stats({**means.result(), "lr": cfg.lr}, learner.now(), {})}
+        return told
 
     @own_modes()
     def compute_gradients(self, postprocessed_batch: Any) -> Any:
-        """Computes the gradient of all weights, one vector in a list, and statistics; the weights are unchanged."""
-        learner, data = self._prepared(postprocessed_batch)
-        cfg, means = learner.now(), Means()
-        loss: Any = learner.loss
-        means.add(compute_gradients(learner.forward, loss, data, learner.optimizer, cfg, learner.closed_form))
-        gradient = as_arrays(learner.optimizer.flat.read_gradient())
-        return [gradient], {LEARNER_STATS_KEY: learner_stats(means.result(), cfg, {})}
+        """Computes the gradient of all weights, one vector for each optimizer in a list, and statistics; the weights
+        are unchanged.
+        """
+        return self._steps().compute(postprocessed_batch)
 
     @own_modes()
     def apply_gradients(self, gradients: Any) -> None:
-        """Applies a gradient ``[W]``, clipped by the settings."""
-        learner = learns_by_hand(self.learner, self._name)
-        cfg = learner.now()
-        learner.optimizer.flat.write_gradient(torch.from_numpy(np.asarray(gradients[0])))
-        apply_gradients(learner.optimizer, lr=cfg.lr, max_grad_norm=cfg.max_grad_norm)
-        learner.updates += 1
+        """Applies gradients of `compute_gradients`, clipped by the settings."""
+        self._steps().apply(gradients)
         self._hand_out()
+
+    @own_modes()
+    def update_target(self) -> None:
+        """Copies the weights to the target network of DQN, or moves those of SAC, DDPG and TD3 by ``tau``."""
+        if self.learner is not None:
+            self.learner.track_targets(self.learner.now())
 
     def sample_batch(self, columns: Mapping[str, Any]) -> SampleBatch:
         return SampleBatch(columns)
@@ -286,75 +273,3 @@ def hand_out(trainer: Any, name: str) -> None:
 def _is_filter(name: str) -> bool:
     """Whether a name is that of running statistics of observations."""
     return name.removeprefix(ACTOR).startswith("normalizer.")
-
-
-def stored_rows(actor: Actor, rows: RowPreprocessor, obs: Any) -> dict[str, np.ndarray]:
-    """Converts preprocessed observations ``[N, size]`` to stored form, by leaf path."""
-    given = np.asarray(obs, np.float32)
-    tree = actor.obs_spec.allocate(len(given))
-    for path, leaf in rows.restore(given).items():
-        tree[path][...] = np.asarray(leaf).reshape(tree[path].shape)
-    return tree
-
-
-def learns_by_hand(learner: Algorithm[Any] | None, name: str) -> PPO | A2C | Reinforce:
-    """Returns the algorithm of a policy; raises a ConfigError if it cannot learn from a script's batch."""
-    if not isinstance(learner, PPO | A2C | Reinforce):
-        how = "does not learn" if learner is None else f"learns by {type(learner).__name__}, from replay"
-        raise ConfigError(
-            f"policy {name!r} {how}: learn_on_batch is for PPO, A2C and PG; use trainer.train(), or "
-            "rookery.Trainer.learn(gradient_steps), which learns from replay alone"
-        )
-    if learner.policy.memory_size:
-        raise ConfigError(
-            f"policy {name!r} is recurrent: rows of a batch have no state; use trainer.train(), or a policy of "
-            "build_torch_policy, whose batches have state_in_0"
-        )
-    return learner
-
-
-def with_advantages(learner: Algorithm[Any] | None, config: Mapping[str, Any], batch: SampleBatch, last: float) -> Any:
-    """Adds advantages and value targets to trajectories of PPO, A2C and PG; `last` is the bootstrap value."""
-    if isinstance(learner, Reinforce):
-        return compute_advantages(batch, 0.0, learner.cfg.gamma, use_gae=False, use_critic=False)
-    if not isinstance(learner, PPO | A2C) or "vf_preds" not in batch:
-        return batch
-    cfg = learner.now()
-    use_gae = bool(config.get("use_gae", True))
-    return compute_advantages(batch, last, cfg.gamma, cfg.gae_lambda, use_gae=use_gae, use_critic=True)
-
-
-def minibatch_of(learner: PPO | A2C | Reinforce, rows: RowPreprocessor, samples: Mapping[str, Any]) -> Any:
-    """Converts a batch of 2021 to the form of an algorithm's loss.
-
-    Args:
-        learner: The algorithm.
-        rows: How observations were preprocessed.
-        samples: Columns ``obs, actions, advantages``; of PPO and A2C ``value_targets`` and ``action_logp`` as well.
-
-    Raises:
-        ConfigError: If a column is missing.
-    """
-    wanted = ["obs", "actions", "advantages"]
-    wanted += [] if isinstance(learner, Reinforce) else ["value_targets", "action_logp"]
-    missing = [name for name in wanted if name not in samples]
-    if missing:
-        raise ConfigError(
-            f"learn_on_batch: the batch has no column {', '.join(missing)}; policy.postprocess_trajectory(batch) adds "
-            "advantages and value targets"
-        )
-
-    def column(name: str) -> Tensor:
-        return torch.from_numpy(np.asarray(samples[name], np.float32))
-
-    spec = learner.policy.action_spec
-    action = torch.from_numpy(np.asarray(samples["actions"]).astype(spec.dtype)).reshape(-1, *spec.shape)
-    stored = stored_rows(learner.policy, rows, samples["obs"])
-    obs = learner.policy.normalize({path: torch.from_numpy(leaf) for path, leaf in stored.items()})
-    if isinstance(learner, Reinforce):
-        return ReinforceBatch(obs=obs, action=action, returns=column("advantages"))
-    unit = float(learner.value_scale.unit)
-    target = column("value_targets").unsqueeze(1) / unit
-    value = column("vf_preds").unsqueeze(1) / unit if "vf_preds" in samples else target
-    data = Minibatch(obs, action, column("action_logp"), column("advantages") / unit, target, value)
-    return learner.with_old(data) if isinstance(learner, PPO) and learner.cfg.kl_coef else data
