@@ -164,6 +164,7 @@ if TYPE_CHECKING:
     from rookery.policies.export import policy_files
     from rookery.policies.normalize import VARIANCE_FLOOR
     from rookery.policies.policy import Policy, _draw
+    from rookery.replay.buffer import ReplayBuffer
     from rookery.replay.formats.columns import Wanted
     from rookery.replay.formats.growth import Growth, growth_of
     from rookery.replay.formats.names import read_recordings
@@ -171,7 +172,9 @@ if TYPE_CHECKING:
     from rookery.replay.formats.replay_format import ReplayFormat
     from rookery.replay.formats.rllib_json import SINGLE, read_line
     from rookery.replay.recording import RecordedEpisode, Recording, last_change, recording_of, write_recordings
+    from rookery.replay.replay import Replay
     from rookery.replay.segments import Spaces, StoredReplay
+    from rookery.replay.sum_tree import SumTree
     from rookery.report.experiment_table import Gather, ProgressReporter
     from rookery.report.live import write_line
     from rookery.report.results import IterationResult, together
@@ -320,6 +323,7 @@ _NAMES = {
     "rookery.policies.export": "POLICY_FILE=FILE policy_files",
     "rookery.policies.normalize": "VARIANCE_FLOOR",
     "rookery.policies.policy": "Policy _draw",
+    "rookery.replay.buffer": "ReplayBuffer",
     "rookery.replay.formats.columns": "Wanted",
     "rookery.replay.formats.growth": "Growth growth_of",
     "rookery.replay.formats.names": "read_recordings",
@@ -327,7 +331,9 @@ _NAMES = {
     "rookery.replay.formats.replay_format": "ReplayFormat",
     "rookery.replay.formats.rllib_json": "SINGLE read_line",
     "rookery.replay.recording": "RecordedEpisode Recording last_change recording_of write_recordings",
+    "rookery.replay.replay": "Replay",
     "rookery.replay.segments": "Spaces StoredReplay",
+    "rookery.replay.sum_tree": "SumTree",
     "rookery.report.experiment_table": "Gather ProgressReporter",
     "rookery.report.live": "write_line",
     "rookery.report.results": "IterationResult together",

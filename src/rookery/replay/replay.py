@@ -86,7 +86,7 @@ class Replay(Stateful):
     """
 
     saved = ("buffer", "owed", "gradient_steps", "means")
-    fixed = ("policy", "cfg", "name", "device", "everywhere", "least")
+    fixed = ("policy", "cfg", "name", "device", "everywhere", "least", "taken")
 
     def __init__(
         self, policy: Policy, cfg: ReplaySettings, streams: Streams, name: str, *, with_memory: bool = True
@@ -114,6 +114,8 @@ class Replay(Stateful):
         """Returns the numbers of all ranks, given this one's; None = a single rank."""
         self.least: int | None = None
         """Smallest number of stored decisions of any rank; None for a single rank, or before the first exchange."""
+        self.taken = 0
+        """Decisions that a script has sampled and may store elsewhere: they count as stored where learning begins."""
         self.owed = 0.0
         self.gradient_steps = 0
         self.means = Means()
@@ -132,7 +134,8 @@ class Replay(Stateful):
     @property
     def is_warming_up(self) -> bool:
         """Whether actions are still random: until `learning_starts` decisions were stored, even if overwritten."""
-        return (self.buffer.total if self.least is None else self.least) < self.cfg.learning_starts
+        stored = self.buffer.total if self.least is None else self.least
+        return max(stored, self.taken) < self.cfg.learning_starts
 
     @property
     def is_empty(self) -> bool:

@@ -10,31 +10,13 @@ from typing import Any
 from rookery.face import ConfigError
 
 TENSORFLOW = "policies use torch here, not TensorFlow; "
-PLAN = (
-    "custom execution plans are not supported; Rookery's own loop runs (trainer.execution_plan lists its steps). Put "
-    "your code into callbacks, into learn_on_batch of a policy, or into a rookery.extend.Algorithm"
-)
 HINTS: dict[str, str] = {
     "TFPolicy": TENSORFLOW + "derive from ray.rllib.policy.TorchPolicy",
     "make_tf_callable": TENSORFLOW + "call torch functions directly",
     "build_q_losses": "the loss of DQN is Rookery's own (algorithms/off_policy/q_values.py) and has no such function",
-    **dict.fromkeys(
-        (
-            "ParallelRollouts", "SelectExperiences", "ConcatBatches", "CollectMetrics", "StandardizeFields",
-            "TrainOneStep", "TrainTFMultiGPU", "UpdateTargetNetwork", "ComputeGradients", "ApplyGradients",
-            "AverageGradients", "StandardMetricsReporting", "StoreToReplayBuffer", "Replay", "MixInReplay",
-            "SimpleReplayBuffer", "WaitUntilTimestepsElapsed", "Concurrently", "Enqueue", "Dequeue", "LearnerThread",
-            "AsyncGradients", "_get_shared_metrics", "_get_global_vars",
-        ),
-        PLAN,
-    ),
-    **dict.fromkeys(
-        ("LocalReplayBuffer", "ReplayBuffer"),
-        "use trainer.local_replay_buffer, which has the replay buffers of a trainer",
-    ),
-    "LocalIterator": PLAN,
-    "ParallelIterator": PLAN,
-    "PrioritizedReplayBuffer": "set prioritized_replay = True (algorithm.replay.kind=prioritized)",
+    "LearnerThread": "plans learn in the thread that runs them: use TrainOneStep, or ImpalaTrainer, which samples while "
+                     "it learns",
+    "ParallelIterator": "streams of several processes do not exist here: use ParallelRollouts, or a LocalIterator",
 }  # fmt: skip
 """Hints by name: the purpose in 2021, and the replacement."""
 

@@ -16,11 +16,13 @@ from torch import Tensor
 from rookery.face import (
     A2C,
     PPO,
+    ActionSpec,
     Algorithm,
     ConfigError,
     Means,
     Metrics,
     Minibatch,
+    ObsSpec,
     Optimizer,
     Reinforce,
     ReinforceBatch,
@@ -282,28 +284,27 @@ def with_windows(learner: Algorithm[Any], batch: SampleBatch) -> SampleBatch:
 # --- for both ---------------------------------------------------------------------------------------------------------
 
 
-def stored_rows(actor: Actor, rows: RowPreprocessor, obs: Any) -> dict[str, np.ndarray]:
-    """Converts preprocessed observations ``[N, size]`` to stored form, by leaf path."""
+def stored_rows(spec: ObsSpec, rows: RowPreprocessor, obs: Any) -> dict[str, np.ndarray]:
+    """Converts preprocessed observations ``[N, size]`` to the stored form of a layout, by leaf path."""
     given = np.asarray(as_arrays(obs), np.float32)
-    tree = actor.obs_spec.allocate(len(given))
+    tree = spec.allocate(len(given))
     for path, leaf in rows.restore(given).items():
         tree[path][...] = np.asarray(leaf).reshape(tree[path].shape)
     return tree
 
 
-def stored_actions(actor: Actor, actions: Any) -> np.ndarray:
-    """Converts the column ``actions`` to stored form ``[N, ...]``."""
-    spec = actor.action_spec
+def action_rows(spec: ActionSpec, actions: Any) -> np.ndarray:
+    """Converts the column ``actions`` to the stored form of a layout, ``[N, ...]``."""
     return np.asarray(as_arrays(actions)).astype(spec.dtype).reshape(-1, *spec.shape)
 
 
 def _observed(actor: Actor, rows: RowPreprocessor, obs: Any) -> dict[str, Tensor]:
-    stored = stored_rows(actor, rows, obs)
+    stored = stored_rows(actor.obs_spec, rows, obs)
     return actor.normalize({path: torch.from_numpy(leaf) for path, leaf in stored.items()})
 
 
 def _acted(actor: Actor, actions: Any) -> Tensor:
-    return torch.from_numpy(stored_actions(actor, actions))
+    return torch.from_numpy(action_rows(actor.action_spec, actions))
 
 
 def _check_columns(samples: Mapping[str, Any], wanted: tuple[str, ...], why: str) -> None:

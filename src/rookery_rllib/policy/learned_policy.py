@@ -76,7 +76,7 @@ class LearnedPolicy(Policy):
     @own_modes()
     def _act(self, columns: Mapping[str, Any], states: Any, explore: bool | None, timestep: int | None) -> Any:
         """Computes actions of N preprocessed observations, in stored form."""
-        return self._chosen(stored_rows(self.actor, self.rows, as_arrays(columns["obs"])), states, explore)
+        return self._chosen(stored_rows(self.actor.obs_spec, self.rows, as_arrays(columns["obs"])), states, explore)
 
     @own_modes()
     def act_on(self, observations: Sequence[Any], state: Any, explore: bool | None) -> tuple[Any, Any, dict[str, Any]]:
@@ -112,7 +112,7 @@ class LearnedPolicy(Policy):
 
     @own_modes()
     def _log_likelihoods(self, actions: Any, columns: Mapping[str, Any], states: Any) -> Any:
-        tree = stored_rows(self.actor, self.rows, as_arrays(columns["obs"]))
+        tree = stored_rows(self.actor.obs_spec, self.rows, as_arrays(columns["obs"]))
         spec = self.actor.action_spec
         stored = torch.from_numpy(np.asarray(as_arrays(actions), spec.dtype)).reshape(-1, *spec.shape)
         with torch.no_grad():

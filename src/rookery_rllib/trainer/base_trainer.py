@@ -36,6 +36,9 @@ from rookery_rllib.env.agent_mapping import AgentIds, RecordedMapping
 from rookery_rllib.env.envs import EnvContext, same_task
 from rookery_rllib.env.making import EnvMaker, creator_of, current_id_of, env_name
 from rookery_rllib.env.teams import TEAM_KIND, action_spaces_of, as_members, teams_of
+from rookery_rllib.execution.counters import LEARNER_INFO
+from rookery_rllib.execution.iterators import LocalIterator, next_result
+from rookery_rllib.execution.trainer_replay import TrainerReplayBuffer
 from rookery_rllib.model.model_v2 import ModelV2
 from rookery_rllib.model.shared_weights import Shared, put_together, remember
 from rookery_rllib.policy.batches import ClippedRewards, LearnHook
@@ -199,6 +202,8 @@ class BaseTrainer(Trainable):
         self._window = EpisodeWindow(self.config["metrics_smoothing_episodes"])
         self._stopwatch = Stopwatch(self.rookery.timers)
         self._steps_before = self._decisions_before = 0
+        self._replay_buffer = TrainerReplayBuffer()
+        self.train_exec_impl = self._planned()
         self._init(self.config, self.env_creator)
 
     def _recorded(self) -> str:
@@ -398,10 +403,23 @@ class BaseTrainer(Trainable):
     # --- an iteration -------------------------------------------------------------------------------------------------
 
     def step(self) -> dict[str, Any]:
-        shared = self._shared_weights()
         due = self._evaluation.runs_after(self.iteration + 1)
         if due:
             self._evaluation.begin()
+        result = next_result(self.train_exec_impl)
+        if due:
+            result |= self.evaluate()
+        if self.config["env_task_fn"] is not None:
+            self._set_tasks(self.config["env_task_fn"], result)
+        return result
+
+    def _planned(self) -> LocalIterator:
+        """Returns the stream of results: those of Rookery's own loop, whose steps `execution_plan` lists."""
+        return LocalIterator(lambda: iter(self._loop, None), name="train_exec_impl")
+
+    def _loop(self) -> dict[str, Any]:
+        """Samples and learns for at least ``min_iter_time_s``; returns the result."""
+        shared = self._shared_weights()
         ends = time.monotonic() + self.translation.trainer["min_iter_time_s"]
         found = self._iterate()
         while time.monotonic() < ends:
@@ -412,11 +430,9 @@ class BaseTrainer(Trainable):
             self.rookery._pool.set_weights({name: learner.behaviour for name, learner in learners})
         self.welcome()
         result = self._result(found)
-        if due:
-            result |= self.evaluate()
         self._steps_before = self.timesteps
-        if self.config["env_task_fn"] is not None:
-            self._set_tasks(self.config["env_task_fn"], result)
+        counters = LocalIterator.get_metrics().counters
+        counters.update({name: count for name, count in result["info"].items() if name != LEARNER_INFO})
         return result
 
     def _iterate(self) -> IterationResult:
@@ -580,15 +596,20 @@ class BaseTrainer(Trainable):
             self.policy_facades[name].set_weights(values)
 
     @property
-    def execution_plan(self) -> list[str]:
-        """The steps of the loop, in order, with their functions."""
+    def execution_plan(self) -> Any:
+        """The steps of the loop, in order, with their functions; of a trainer of a script its own plan, a function."""
         kind = "replay" if self.rookery.replays else "on policy"
         return list(PLANS[kind])
 
     @property
-    def local_replay_buffer(self) -> Any:
-        """The replay buffers by policy: their `save` writes one, and ``replay.start_from`` reads it."""
-        return self.rookery.replays or None
+    def local_replay_buffer(self) -> TrainerReplayBuffer | None:
+        """The replay buffers of all policies; None without replay."""
+        replays = self.rookery.replays
+        if not replays:
+            return None
+        for name, replay in replays.items():
+            self._replay_buffer.show(name, replay, self.policy_facades[name].rows, self.rookery.learners[name].now())
+        return self._replay_buffer
 
     def export_policy_model(self, export_dir: str, policy_id: str = DEFAULT_POLICY_ID, onnx: int | None = None) -> None:
         """Writes a policy; ``rookery.load_policy`` reads the directory."""

@@ -160,6 +160,14 @@ class WorkerSet(workers.WorkerSet):
     def remote_workers(self) -> list[Any]:
         return list(self._remote)
 
+    def samplers(self) -> list[Callable[[], Any]]:
+        """Returns functions that sample a batch of a remote worker each; of the local one if there are none."""
+
+        def sampling(worker: Any) -> Callable[[], Any]:
+            return lambda: ray_core.get(worker.sample.remote())
+
+        return [sampling(worker) for worker in self._remote] or [self._local.sample]
+
     def sync_weights(self) -> None:
         """Copies the weights of the local worker to the others."""
         weights = self._local.get_weights()

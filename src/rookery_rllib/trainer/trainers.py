@@ -6,13 +6,19 @@ The package `config` has the differences of algorithms, `base_trainer` the train
 from __future__ import annotations
 
 import copy
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from rookery.face import ConfigError, nearest
+from rookery_rllib.config.algorithms import OFF_POLICY
 from rookery_rllib.config.defaults import DEFAULT_CONFIGS, merge_trainer_configs
 from rookery_rllib.env.envs import EnvContext
+from rookery_rllib.execution.iterators import LocalIterator
+from rookery_rllib.policy.policies import PolicySpec
 from rookery_rllib.trainer.base_trainer import BaseTrainer
 
 
@@ -87,6 +93,7 @@ class Functions:
     before_init: Callable[..., Any] | None = None
     after_init: Callable[..., Any] | None = None
     before_evaluate_fn: Callable[..., Any] | None = None
+    execution_plan: Callable[..., Any] | None = None
 
 
 class WithFunctions(Trainer):
@@ -110,10 +117,76 @@ class WithFunctions(Trainer):
         if self._functions.validate_config is not None:
             self._functions.validate_config(config)
 
+    def _translate(self, given: dict[str, Any], agents: list[Any] | None, env: Any) -> None:
+        if self._functions.execution_plan is not None:
+            whole = {**DEFAULT_CONFIGS[self.algorithm], **given}
+            given = in_rounds(self.algorithm, whole, given)
+            self._asked = {key: whole[key] for key in SAMPLING if key in whole}
+        super()._translate(given, agents, env)
+
+    def _planned(self) -> LocalIterator:
+        plan = self._functions.execution_plan
+        if plan is None:
+            return super()._planned()
+        self.config.update(self._asked)
+        if self.config["seed"] is not None:  # of the global generators that a plan draws from
+            random.seed(self.config["seed"])
+            np.random.seed(self.config["seed"])
+        made = plan(self.workers, self.config)
+        if not isinstance(made, LocalIterator):
+            raise ConfigError(
+                f"{self}: execution_plan returned {type(made).__name__}: must return a stream of results, such as that "
+                "of StandardMetricsReporting"
+            )
+        return made
+
+    @property
+    def execution_plan(self) -> Any:
+        return self._functions.execution_plan or super().execution_plan
+
     def evaluate(self, episodes_left_fn: Any = None) -> dict[str, Any]:
         if self._functions.before_evaluate_fn is not None:
             self._functions.before_evaluate_fn(self)
         return super().evaluate(episodes_left_fn)
+
+
+SAMPLING = ("rollout_fragment_length", "train_batch_size", "sgd_minibatch_size")
+"""Keys of batches, which an execution plan reads itself."""
+
+
+def in_rounds(algorithm: str, config: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a configuration for an execution plan, whose workers sample in rounds of ``rollout_fragment_length``.
+
+    All policies share these rounds, so that each algorithm that learns from new experience has batches of one round;
+    the keys of policies that are about sampling have no effect, as in RLlib.
+
+    Args:
+        algorithm: The trainer's algorithm.
+        config: All keys.
+        given: The keys that were set.
+    """
+    lanes = max(int(config["num_workers"]), 1) * max(int(config["num_envs_per_worker"]), 1)
+    length = max(int(config["rollout_fragment_length"]), 1)
+
+    def rounds(name: str) -> dict[str, Any]:
+        found: dict[str, Any] = {"rollout_fragment_length": length}
+        if name in OFF_POLICY:
+            return found
+        found["train_batch_size"] = length * lanes
+        return found | ({"sgd_minibatch_size": length * lanes} if "sgd_minibatch_size" in DEFAULT_CONFIGS[name] else {})
+
+    section = dict(given.get("multiagent") or {})
+    policies = section.get("policies")
+    if isinstance(policies, Mapping):
+        named = {}
+        for name, entry in policies.items():
+            spec = PolicySpec(*entry) if isinstance(entry, tuple) else entry
+            if isinstance(spec, PolicySpec):
+                own = str(getattr(spec.policy_class, "algorithm", None) or algorithm)
+                spec = spec._replace(config={**(spec.config or {}), **rounds(own)})
+            named[name] = spec
+        section["policies"] = named
+    return {**given, **rounds(algorithm), **({"multiagent": section} if section else {})}
 
 
 def build_trainer(
@@ -133,15 +206,11 @@ def build_trainer(
     base: type[Trainer] | None = None,
     **further: Any,
 ) -> type[Trainer]:
-    """Makes a trainer class.
+    """Makes a trainer class. With an `execution_plan`, ``(workers, config) -> LocalIterator``, that is its loop; without
+    one it is Rookery's.
 
-    Raises a ConfigError for an `execution_plan`, because the loop is Rookery's, and for arguments that do not exist.
+    Raises a ConfigError for arguments that do not exist.
     """
-    if execution_plan is not None and not getattr(execution_plan, "is_ours", False):
-        raise ConfigError(
-            f"build_trainer: {name}: execution_plan: the loop is Rookery's (trainer.execution_plan lists its steps); "
-            "put additions into callbacks, a policy's learn_on_batch, or your own rookery.extend.Algorithm"
-        )
     if further:
         raise ConfigError(f"build_trainer: {name}: {', '.join(further)}: no such argument")
     given = {
@@ -151,6 +220,7 @@ def build_trainer(
         "before_init": before_init,
         "after_init": after_init,
         "before_evaluate_fn": before_evaluate_fn,
+        "execution_plan": execution_plan,
     }
     rest = {"default_config": default_config, "default_policy": default_policy, "mixins": mixins}
     parent = base or TRAINERS.get(str(getattr(default_policy, "algorithm", None)), TRAINERS["PG"])

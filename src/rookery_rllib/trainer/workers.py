@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rookery.face import ConfigError, Rollout
@@ -12,6 +12,8 @@ from rookery_rllib.batch.minibatches import do_minibatch_sgd
 from rookery_rllib.batch.sample_batch import MultiAgentBatch, SampleBatch
 from rookery_rllib.batch.trajectories import Reading, trajectories
 from rookery_rllib.model.preprocessors import get_preprocessor
+from rookery_rllib.policy.learned_policy import hand_out
+from rookery_rllib.trainer.results import EpisodeWindow, collect_episodes, summarized
 
 MOST_STEPS = 1_000_000_000
 """Limit of env steps in a round of `RolloutWorker.sample`."""
@@ -189,6 +191,7 @@ class RolloutWorker:
     def _round(self) -> dict[str, SampleBatch]:
         """Samples until the batch of a policy is complete; returns the complete ones, postprocessed."""
         run = self._trainer.rookery
+        self._explore()
         sample = run._pool.sample(MOST_STEPS)
         run._count_played(sample)
         while not sample.rollouts:
@@ -198,10 +201,21 @@ class RolloutWorker:
             run._count_played(sample)
         return {name: self._postprocessed(name, sample.rollouts) for name in sample.rollouts}
 
+    def _explore(self) -> None:
+        """Sets the exploration of policies with replay to the values of its schedules."""
+        run = self._trainer.rookery
+        for name, learner in run.learners.items():
+            if learner.replay is not None:
+                learner.env_steps, learner.horizon = run.env_steps, run._horizon
+                learner.explore()
+                hand_out(run, name)
+
     def _postprocessed(self, name: str, rollouts: Mapping[str, Rollout]) -> SampleBatch:
         """Returns the postprocessed trajectories of a policy."""
         learner, policy = self._trainer.rookery.learners[name], self.policy_map[name]
         rollout = learner.before_targets(rollouts[name], rollouts)
+        if learner.replay is not None:
+            learner.replay.taken += rollout.num_decisions
         if hasattr(learner, "postprocessed"):
             found: SampleBatch = learner.postprocessed(rollout)
             return found
@@ -283,6 +297,29 @@ class WorkerSet:
         for number in range(len(self._remote), self._local.num_workers):
             self._remote.append(wrap_as_actor(RemoteWorker(self._local._trainer, number + 1)))
         return list(self._remote)
+
+    def samplers(self) -> list[Callable[[], Any]]:
+        """Returns functions that sample a batch each, of all environments together."""
+        return [self.local_worker().sample]
+
+    def episode_summary(
+        self, smallest: int, selected_workers: Sequence[Any] | None, timeout_seconds: float
+    ) -> Callable[[], dict[str, Any]]:
+        """Returns a function that summarizes the episodes since its last call, with earlier ones up to `smallest`.
+
+        Args:
+            smallest: Smallest number of episodes.
+            selected_workers: Remote workers whose episodes count; None = all.
+            timeout_seconds: Limit of an answer.
+        """
+        window = EpisodeWindow(smallest)
+
+        def summary() -> dict[str, Any]:
+            others = self.remote_workers() if selected_workers is None else selected_workers
+            ended, _ = collect_episodes(self.local_worker(), others, timeout_seconds=timeout_seconds)
+            return summarized(window.with_earlier(ended), len(ended))
+
+        return summary
 
     def _here(self) -> list[Any]:
         """Returns the workers with environments in this process."""

@@ -93,18 +93,27 @@ ray.rllib.policy  policy.policies: Policy PolicySpec  policy.torch_policy: Torch
         tf_policy_template.build_tf_policy
     .policy_template: *  .torch_policy_template: *  .tf_policy_template: *
 
-ray.rllib.execution  base.unsupported:
-    common._get_shared_metrics common._get_global_vars learner_thread.LearnerThread
-    concurrency_ops.Concurrently concurrency_ops.Enqueue concurrency_ops.Dequeue
-    metric_ops.StandardMetricsReporting metric_ops.CollectMetrics
-    replay_buffer.LocalReplayBuffer replay_buffer.ReplayBuffer replay_buffer.PrioritizedReplayBuffer
-ray.rllib.execution.replay_ops  base.unsupported:
-    StoreToReplayBuffer Replay MixInReplay SimpleReplayBuffer WaitUntilTimestepsElapsed
-ray.rllib.execution.rollout_ops  base.unsupported:
-    ParallelRollouts SelectExperiences ConcatBatches StandardizeFields AsyncGradients
-ray.rllib.execution.train_ops  base.unsupported:
+ray.rllib.execution.common  execution.counters:
+    STEPS_SAMPLED_COUNTER AGENT_STEPS_SAMPLED_COUNTER STEPS_TRAINED_COUNTER AGENT_STEPS_TRAINED_COUNTER
+    LAST_TARGET_UPDATE_TS NUM_TARGET_UPDATES APPLY_GRADS_TIMER COMPUTE_GRADS_TIMER WORKER_UPDATE_TIMER GRAD_WAIT_TIMER
+    SAMPLE_TIMER LEARN_ON_BATCH_TIMER LOAD_BATCH_TIMER LEARNER_INFO
+    _get_shared_metrics _get_global_vars _check_sample_batch_type
+ray.rllib.execution.concurrency_ops  execution.replay_ops: Concurrently Enqueue Dequeue
+ray.rllib.execution.metric_ops  execution.metric_ops:
+    StandardMetricsReporting CollectMetrics OncePerTimeInterval OncePerTimestepsElapsed
+ray.rllib.execution.replay_buffer  execution.replay_buffers:
+    LocalReplayBuffer ReplayBuffer PrioritizedReplayBuffer _ALL_POLICIES  execution.replay_ops: ReplayActor
+ray.rllib.execution.replay_ops  execution.replay_ops:
+    StoreToReplayBuffer Replay MixInReplay WaitUntilTimestepsElapsed  execution.replay_buffers: SimpleReplayBuffer
+ray.rllib.execution.rollout_ops  execution.rollout_ops:
+    ParallelRollouts SelectExperiences ConcatBatches StandardizeFields  execution.train_ops: AsyncGradients
+ray.rllib.execution.train_ops  execution.train_ops:
     TrainOneStep TrainTFMultiGPU UpdateTargetNetwork ComputeGradients ApplyGradients AverageGradients
-ray.util.iter  base.unsupported: LocalIterator ParallelIterator
+ray.rllib.execution  .concurrency_ops: *  .metric_ops: *  .replay_buffer: ReplayBuffer PrioritizedReplayBuffer
+    .replay_ops: StoreToReplayBuffer Replay SimpleReplayBuffer MixInReplay  .rollout_ops: *  .train_ops: *
+    base.unsupported: learner_thread.LearnerThread
+ray.util.iter  execution.iterators: LocalIterator _NextValueNotReady  base.unsupported: ParallelIterator
+ray.util.iter_metrics  execution.iterators: MetricsContext SharedMetrics
 """)
 
 _REPLAY = "part of the loss of an algorithm with replay, which Rookery implements itself (docs/algorithms/dqn.md)"
