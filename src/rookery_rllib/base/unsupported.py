@@ -13,9 +13,7 @@ TENSORFLOW = "policies use torch here, not TensorFlow; "
 HINTS: dict[str, str] = {
     "TFPolicy": TENSORFLOW + "derive from ray.rllib.policy.TorchPolicy",
     "make_tf_callable": TENSORFLOW + "call torch functions directly",
-    "build_q_losses": "the loss of DQN is Rookery's own (algorithms/off_policy/q_values.py) and has no such function",
-    "LearnerThread": "plans learn in the thread that runs them: use TrainOneStep, or ImpalaTrainer, which samples while "
-                     "it learns",
+    "LearnerThread": "plans learn in the thread that runs them: use TrainOneStep",
     "ParallelIterator": "streams of several processes do not exist here: use ParallelRollouts, or a LocalIterator",
 }  # fmt: skip
 """Hints by name: the purpose in 2021, and the replacement."""

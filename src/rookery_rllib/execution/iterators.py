@@ -1,8 +1,8 @@
 """`LocalIterator`, the stream that execution plans are made of, with counters that all parts of a plan share.
 
 A plan of 2021 is a chain of streams. Each item is computed when the last stream is asked for its next one, in this
-process. A stream whose next item is not there yet, such as replay before learning starts, yields a `_NextValueNotReady`,
-which every operation passes on, so that other streams of the plan proceed meanwhile.
+process. A stream whose next item is not there yet, such as replay before learning starts, yields a
+`_NextValueNotReady`, which every operation passes on, so that other streams of the plan proceed meanwhile.
 """
 
 from __future__ import annotations
@@ -216,11 +216,6 @@ class LocalIterator:
             if len(found) >= n:
                 break
         return found
-
-    def show(self, n: int = 20) -> None:
-        """Prints the next n items."""
-        for item in self.take(n):
-            print(item)
 
     def duplicate(self, n: int) -> list[LocalIterator]:
         """Returns n streams of the same items, which are kept for those that have not read them yet. A stream that is

@@ -31,16 +31,20 @@ class DefaultModel:
         net = getattr(self._learner, "net", None)
         return net if isinstance(net, nn.Module) else self._policy
 
-    def __call__(self, input_dict: Any, state: Any = None, seq_lens: Any = None) -> tuple[Tensor, list[Tensor]]:
+    def tree_of(self, input_dict: Any) -> dict[str, Tensor]:
+        """Returns the stored observations of a model's input, by leaf path."""
         rows = torch.as_tensor(np.asarray(as_arrays(input_dict["obs"])), dtype=torch.float32, device="cpu")
-        obs = self._rows.restore(rows)
-        tree = {path: as_tensor(leaf) for path, leaf in obs.items()}
-        tree = {path: leaf.long() if not leaf.is_floating_point() else leaf for path, leaf in tree.items()}
+        tree = {path: as_tensor(leaf) for path, leaf in self._rows.restore(rows).items()}
+        return {path: leaf.long() if not leaf.is_floating_point() else leaf for path, leaf in tree.items()}
+
+    def __call__(self, input_dict: Any, state: Any = None, seq_lens: Any = None) -> tuple[Tensor, list[Tensor]]:
+        tree = self.tree_of(input_dict)
         memory = None
         if self._policy.memory_size:
-            memory = self._policy.initial_memory(len(rows))
+            count = len(next(iter(tree.values())))
+            memory = self._policy.initial_memory(count)
             if state:
-                memory.copy_(torch.from_numpy(joined_state(self._policy, state, len(rows))))
+                memory.copy_(torch.from_numpy(joined_state(self._policy, state, count)))
         features, _, learned = self._policy._advance(tree, memory)
         output = head_outputs(self._policy.head, features)
         net = self.module
@@ -72,6 +76,20 @@ class DefaultModel:
 
     def __str__(self) -> str:
         return str(self.module)
+
+
+class TargetModel(DefaultModel):
+    """Model interface of a target network of action values; arguments as of `DefaultModel`."""
+
+    @property
+    def module(self) -> nn.Module:
+        target: nn.Module = self._learner.target_net  # type: ignore[union-attr]
+        return target
+
+    def __call__(self, input_dict: Any, state: Any = None, seq_lens: Any = None) -> tuple[Tensor, list[Tensor]]:
+        """Returns features ``[N, F]`` of preprocessed observations, and an empty list."""
+        features: Tensor = self.module.trunk(self.tree_of(input_dict))  # type: ignore[operator]
+        return features, []
 
 
 def state_widths(actor: Actor) -> list[int]:

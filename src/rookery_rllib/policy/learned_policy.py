@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,11 +20,11 @@ from rookery.face import _draw as draw_noise
 from rookery_rllib.batch.numpy_functions import as_arrays
 from rookery_rllib.batch.sample_batch import SampleBatch
 from rookery_rllib.model.catalog import ModelCatalog
-from rookery_rllib.model.default_model import DefaultModel, initial_state, joined_state, split_state
+from rookery_rllib.model.default_model import DefaultModel, TargetModel, initial_state, joined_state, split_state
 from rookery_rllib.model.model_v2 import script_network
 from rookery_rllib.model.preprocessors import RowPreprocessor, preprocess_rows
 from rookery_rllib.policy.batch_steps import BatchSteps, steps_of, stored_rows, with_advantages, with_windows
-from rookery_rllib.policy.policies import Policy
+from rookery_rllib.policy.policies import LEARNER_STATS_KEY, Policy
 
 ACTOR = "policy."
 """Prefix of an actor's weights in a network with further parts."""
@@ -35,6 +35,12 @@ EXPLORATION_KEYS = {"epsilon": "cur_epsilon", "temperature": "cur_temperature", 
 
 class LearnedPolicy(Policy):
     """RLlib's interface of a policy that Rookery trains. Observations are preprocessed, as in 2021."""
+
+    parts: ClassVar[Mapping[str, Any]] = {}
+    """Functions of a script that it learns by (`q_losses.py`)."""
+
+    script_stats: Mapping[str, Any] = {}
+    """Latest statistics of such a function."""
 
     def __init__(self, trainer: Any, name: str, config: dict[str, Any]) -> None:
         self._trainer, self._name = trainer, name
@@ -67,6 +73,13 @@ class LearnedPolicy(Policy):
         """The model: that of the script, or the interface of Rookery's network."""
         network = script_network(self.actor)
         return DefaultModel(self.actor, self.learner, self.rows) if network is None else network.model
+
+    @property
+    def target_q_model(self) -> TargetModel:
+        """The interface of DQN's target network; raises an AttributeError for other algorithms."""
+        if not hasattr(self.learner, "target_net"):
+            raise AttributeError(f"{self}: target_q_model: there is no target network of action values")
+        return TargetModel(self.actor, self.learner, self.rows)
 
     def __str__(self) -> str:
         return f"<{type(self).__name__} {self._name} of {type(self.learner).__name__}>"
@@ -238,6 +251,7 @@ class LearnedPolicy(Policy):
             ConfigError: If the policy does not learn from rows, is recurrent, or a column is missing.
         """
         told = self._steps().learn(samples)
+        told[LEARNER_STATS_KEY] |= self.script_stats
         self._hand_out()
         return told
 

@@ -238,6 +238,9 @@ PARTS: dict[str, dict[str, Any]] = {
 LEARNED_BY = ("PPO", "DQN", "SimpleQ", "R2D2", "SAC", "DDPG", "A3C", "PG")
 """Trainers with their own policy classes."""
 
+Q_LEARNED, Q_PARTS = ("DQN", "SimpleQ"), ("loss_fn", "stats_fn")
+"""Trainers with replay whose policies may have other functions, and these functions."""
+
 HARMLESS = ("name", "get_default_config", "framework")
 """Parts without an effect on Rookery's own algorithm."""
 
@@ -272,21 +275,24 @@ class AlgorithmPolicy(LearnedPolicy):
 
     @classmethod
     def with_updates(cls, **overrides: Any) -> type[Any]:
-        """Makes a policy class with other functions, which it learns by if the loss is known.
+        """Makes a policy class with other functions, which it learns by: all those of PPO, A3C and PG, and `Q_PARTS` of
+        DQN and SimpleQ.
 
-        Raises a ConfigError if the algorithm learns from replay, which only Rookery's own losses do.
+        Raises a ConfigError for others.
         """
         name = overrides.get("name", cls.__name__)
-        if set(overrides) <= set(HARMLESS):
-            return type(name, (cls,), {"__module__": __name__, "__doc__": cls.__doc__})
+        parts = {key: function for key, function in overrides.items() if key not in HARMLESS}
+        if not parts or (cls.algorithm in Q_LEARNED and set(parts) <= set(Q_PARTS)):
+            members = {"parts": {**cls.parts, **parts}, "__module__": __name__, "__doc__": cls.__doc__}
+            return type(name, (cls,), members)
         if cls.algorithm in PARTS:
             given = {"name": name, "framework": "torch", **PARTS[cls.algorithm], **overrides}
             return build_policy_class(**given)
-        changed = ", ".join(key for key in overrides if key not in HARMLESS)
         raise ConfigError(
-            f"{cls.__name__}.with_updates: {changed}: {cls.algorithm} learns from replay by Rookery's own loss; "
-            "derive from it as docs/how-to/own-algorithm.md says, or build a policy by build_torch_policy, "
-            "which learns from the latest rollout"
+            f"{cls.__name__}.with_updates: {', '.join(parts)}: {cls.algorithm} learns from replay by Rookery's own "
+            f"code; {' and '.join(Q_PARTS)} of {' and '.join(Q_LEARNED)} may change. Derive from it as "
+            "docs/how-to/own-algorithm.md says, or build a policy by build_torch_policy, which learns from the latest "
+            "rollout"
         )
 
 

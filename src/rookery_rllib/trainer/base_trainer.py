@@ -48,7 +48,7 @@ from rookery_rllib.policy.episodes import SINGLE, rewriting
 from rookery_rllib.policy.explorations import ExplorationHook, explorer_of
 from rookery_rllib.policy.learned_policy import LearnedPolicy, hand_out
 from rookery_rllib.policy.learner_stats import learner_stats
-from rookery_rllib.policy.policies import Policy
+from rookery_rllib.policy.q_losses import learn_by_parts
 from rookery_rllib.policy.script_policies import ScriptLearning, settings_of
 from rookery_rllib.policy.torch_policy import TorchPolicy
 from rookery_rllib.trainer.cluster_workers import (
@@ -184,7 +184,7 @@ class BaseTrainer(Trainable):
                      "all the same")  # fmt: skip
         self.book = EpisodeBook(self.callbacks, self)
         self._evaluation = TrainerEvaluation(self)
-        self.policy_facades: dict[str, Policy] = {}
+        self.policy_facades: dict[str, Any] = {}
         self._hooked: list[str] = []
         self._writer = writer_of(self.config, self.logdir)
         self.workers = WorkerSet(self)
@@ -267,6 +267,8 @@ class BaseTrainer(Trainable):
             self._hooked.append(name)
             if not isinstance(learner, ScriptLearning):
                 add_custom_loss(learner)
+                if parts := self.policy_facades[name].parts:
+                    learn_by_parts(learner, self.policy_facades[name], parts)
             clip = {**self.config, **self.translation.policies[name].config}["clip_rewards"]
             if clip:
                 learner.hooks.append(ClippedRewards(None if clip is True else float(clip)))
@@ -406,7 +408,7 @@ class BaseTrainer(Trainable):
         due = self._evaluation.runs_after(self.iteration + 1)
         if due:
             self._evaluation.begin()
-        result = next_result(self.train_exec_impl)
+        result: dict[str, Any] = next_result(self.train_exec_impl)
         if due:
             result |= self.evaluate()
         if self.config["env_task_fn"] is not None:
@@ -487,6 +489,7 @@ class BaseTrainer(Trainable):
                 continue
             measured = as_arrays(model.metrics()) if isinstance(model, ModelV2) else {}
             stats = learner_stats(found.policies[name].learning, learner.now(), measured)
+            stats |= self.policy_facades[name].script_stats
             reported = next((hook.reported for hook in learner.hooks if isinstance(hook, LearnHook)), {})
             more = {"custom_metrics": dict(reported)} if reported else {}
             result["custom_metrics"] |= {name: dict(reported)} if reported else {}
@@ -627,7 +630,8 @@ class BaseTrainer(Trainable):
 
     def save_checkpoint(self, tmp_checkpoint_dir: str) -> str:
         """Writes a checkpoint of Rookery into the directory, and RLlib's file for it."""
-        extra = {"trainer": str(self), "env": self._env_id, "decisions": self.decisions}
+        counters = {name: int(count) for name, count in self.train_exec_impl.shared_metrics.get().counters.items()}
+        extra = {"trainer": str(self), "env": self._env_id, "decisions": self.decisions, "counters": counters}
         return str(write_checkpoint(self, Path(tmp_checkpoint_dir), extra))
 
     def load_checkpoint(self, checkpoint: Any) -> None:
@@ -635,6 +639,7 @@ class BaseTrainer(Trainable):
         extra = restore_checkpoint(self, Path(checkpoint))
         self._decisions_before += int(extra.get("decisions", 0)) - self.decisions
         self._steps_before = self.timesteps
+        self.train_exec_impl.shared_metrics.get().counters.update(extra.get("counters", {}))
 
     def cleanup(self) -> None:
         if "evaluation_workers" in self.__dict__:

@@ -206,8 +206,8 @@ def build_trainer(
     base: type[Trainer] | None = None,
     **further: Any,
 ) -> type[Trainer]:
-    """Makes a trainer class. With an `execution_plan`, ``(workers, config) -> LocalIterator``, that is its loop; without
-    one it is Rookery's.
+    """Makes a trainer class. An `execution_plan`, ``(workers, config) -> LocalIterator``, is its loop, instead of
+    Rookery's.
 
     Raises a ConfigError for arguments that do not exist.
     """

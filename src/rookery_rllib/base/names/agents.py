@@ -32,8 +32,9 @@ ray.rllib.agents.dqn.dqn  trainer.trainers: DQNTrainer GenericOffPolicyTrainer
 ray.rllib.agents.dqn.simple_q  trainer.trainers: SimpleQTrainer  config.defaults: DEFAULT_CONFIG=SIMPLEQ_DEFAULT_CONFIG
 ray.rllib.agents.dqn.r2d2  trainer.trainers: R2D2Trainer  config.defaults: DEFAULT_CONFIG=R2D2_DEFAULT_CONFIG
 ray.rllib.agents.dqn.apex  trainer.trainers: ApexTrainer  config.defaults: APEX_DEFAULT_CONFIG
-ray.rllib.agents.dqn.dqn_torch_policy ray.rllib.agents.dqn.dqn_tf_policy  base.unsupported: build_q_losses
-ray.rllib.agents.dqn.simple_q_torch_policy ray.rllib.agents.dqn.simple_q_tf_policy  base.unsupported: build_q_losses
+ray.rllib.agents.dqn.dqn_torch_policy ray.rllib.agents.dqn.dqn_tf_policy
+    policy.q_losses: build_q_losses compute_q_values QLoss PRIO_WEIGHTS
+ray.rllib.agents.dqn.simple_q_torch_policy ray.rllib.agents.dqn.simple_q_tf_policy  policy.q_losses: build_q_losses
     policy.mixins: TargetNetworkMixin
 ray.rllib.agents.dqn  .dqn: DQNTrainer DEFAULT_CONFIG  .simple_q: SimpleQTrainer  .r2d2: R2D2Trainer  .apex: *
     config.defaults: SIMPLE_Q_DEFAULT_CONFIG=SIMPLEQ_DEFAULT_CONFIG R2D2_DEFAULT_CONFIG
@@ -128,7 +129,7 @@ ray.rllib.agents
     mbmpo: MBMPO is not implemented
     slateq: SlateQ is not implemented
 ray.rllib.agents.dqn.dqn_torch_policy
-    QLoss ComputeTDErrorMixin build_q_model_and_distribution compute_q_values: {_REPLAY}
+    ComputeTDErrorMixin build_q_model_and_distribution: {_REPLAY}
 ray.rllib.agents.sac.sac_torch_policy
     actor_critic_loss build_sac_model_and_action_dist ComputeTDErrorMixin: {_REPLAY}
 """)
