@@ -172,7 +172,6 @@ if TYPE_CHECKING:
     from rookery.replay.formats.replay_format import ReplayFormat
     from rookery.replay.formats.rllib_json import SINGLE, read_line
     from rookery.replay.recording import RecordedEpisode, Recording, last_change, recording_of, write_recordings
-    from rookery.replay.replay import Replay
     from rookery.replay.segments import Spaces, StoredReplay
     from rookery.replay.sum_tree import SumTree
     from rookery.report.experiment_table import Gather, ProgressReporter
@@ -331,7 +330,6 @@ _NAMES = {
     "rookery.replay.formats.replay_format": "ReplayFormat",
     "rookery.replay.formats.rllib_json": "SINGLE read_line",
     "rookery.replay.recording": "RecordedEpisode Recording last_change recording_of write_recordings",
-    "rookery.replay.replay": "Replay",
     "rookery.replay.segments": "Spaces StoredReplay",
     "rookery.replay.sum_tree": "SumTree",
     "rookery.report.experiment_table": "Gather ProgressReporter",

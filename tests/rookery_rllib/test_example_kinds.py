@@ -346,12 +346,12 @@ def test_recorded_batches_come_back(tmp_path: Any) -> None:
         JsonReader(str(tmp_path / "bad.json")).next()
 
 
-def test_names_of_numpy_and_of_plans_as_scripts_have_them() -> None:
+def test_names_of_numpy_and_of_missing_classes_as_scripts_have_them() -> None:
     numpy = finder._view("numpy")
     assert numpy.product is np.prod and numpy.float is float and numpy.ndarray is np.ndarray
-    assert unsupported.LocalIterator[dict] is unsupported.LocalIterator
-    with pytest.raises(ConfigError, match="execution plans are not supported"):
-        unsupported.LocalIterator()
+    assert unsupported.ParallelIterator[dict] is unsupported.ParallelIterator
+    with pytest.raises(ConfigError, match="use ParallelRollouts, or a LocalIterator"):
+        unsupported.ParallelIterator()
 
 
 def test_the_end_of_an_episode_is_in_its_latest_rows() -> None:

@@ -123,7 +123,7 @@ def test_rewards_that_an_exploration_changes_are_learned() -> None:
     trainer = DQNTrainer(config={**SMALL, "learning_starts": 10, "timesteps_per_iteration": 40, "n_step": 1,
                                  "exploration_config": {"type": Curious}})  # fmt: skip
     trainer.train()
-    memory = trainer.local_replay_buffer["default_policy"]
+    memory = trainer.rookery.replays["default_policy"]
     drawn = memory.sample(8, n_step=1, gamma=0.9, beta=0.4)
     assert set(np.unique(np.asarray(drawn.reward))) == {7.0}
 

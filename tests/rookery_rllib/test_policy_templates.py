@@ -253,11 +253,16 @@ def test_ppo_is_put_together_from_its_parts():
     assert {"total_loss", "policy_loss", "vf_loss", "kl", "entropy", "cur_lr", "cur_kl_coeff"} <= stats.keys()
 
 
-def test_a_replay_policy_takes_no_other_loss():
+def test_of_policies_with_replay_only_some_parts_change():
     dqn = find("ray.rllib.agents.dqn.DQNTorchPolicy")
     assert dqn.with_updates(name="Named").algorithm == "DQN"
-    with pytest.raises(ConfigError, match="DQNTorchPolicy.with_updates: loss_fn: DQN learns from replay"):
-        dqn.with_updates(loss_fn=score)
+    both = dqn.with_updates(loss_fn=score).with_updates(name="Both", stats_fn=score)
+    assert (both.algorithm, both.parts) == ("DQN", {"loss_fn": score, "stats_fn": score})
+    assert dqn.parts == {}
+    with pytest.raises(ConfigError, match="DQNTorchPolicy.with_updates: postprocess_fn: DQN learns from replay"):
+        dqn.with_updates(postprocess_fn=score)
+    with pytest.raises(ConfigError, match="SACTorchPolicy.with_updates: loss_fn: SAC learns from replay"):
+        find("ray.rllib.agents.sac.SACTorchPolicy").with_updates(loss_fn=score)
 
 
 def test_mixins_keep_numbers_and_move_them():

@@ -69,7 +69,7 @@ def right(trainer):
 def test_the_data_are_learned_from_and_nothing_is_sampled(cls, folder, tmp_path):
     config = {**SMALL, "env": Signs, "input": folder, "lr": 1e-2, "timesteps_per_iteration": 5000}
     trainer = cls(config=config)
-    assert len(trainer.local_replay_buffer["default_policy"].buffer) == 300
+    assert len(trainer.local_replay_buffer.replay_buffers["default_policy"]) == 300
     result = trainer.train()
     assert (result["timesteps_total"], result["timesteps_this_iter"], trainer.rookery.env_steps) == (5000, 5000, 0)
     assert np.isnan(result["episode_reward_mean"])
@@ -122,7 +122,7 @@ def test_inputs_of_every_form_are_read(folder, monkeypatch):
     for source, rows in ((folder + "/*.json", 300), (files, 300), ({folder: 1.0}, 300), ("recorded here", 300),
                          (Once, 2000)):  # fmt: skip
         trainer = BCTrainer(config={**SMALL, "env": Signs, "input": source})
-        assert len(trainer.local_replay_buffer["default_policy"].buffer) == rows
+        assert len(trainer.local_replay_buffer.replay_buffers["default_policy"]) == rows
         trainer.stop()
 
 

@@ -149,7 +149,7 @@ def test_two_ways_to_the_same_step(trainer):
 
 def test_what_cannot_be_learned_by_hand_says_why():
     trainer = DQNTrainer(config={"env": "CartPole-v1", "model": {"fcnet_hiddens": [8]}, "dueling": False})
-    with pytest.raises(ConfigError, match="learns by DQN, from replay.*trainer.train"):
+    with pytest.raises(ConfigError, match="no column actions, rewards, new_obs, dones"):
         trainer.get_policy().learn_on_batch(SampleBatch(obs=np.zeros((1, 4))))
     trainer = A2CTrainer(config={"env": "CartPole-v1", "model": {"fcnet_hiddens": [8]}})
     with pytest.raises(ConfigError, match="no column actions, advantages, value_targets, action_logp"):

@@ -400,13 +400,13 @@ def test_the_replay_memory_of_a_trainer_is_saved_and_read_again(tmp_path):
               "timesteps_per_iteration": 50, "buffer_size": 500, "model": {"fcnet_hiddens": [8]}}  # fmt: skip
     trainer = DQNTrainer(config=config)
     trainer.train()
-    held = len(trainer.local_replay_buffer["default_policy"].own)
+    held = len(trainer.local_replay_buffer.replay_buffers["default_policy"])
     assert 40 < held <= trainer.rookery.env_steps  # what the last round has not handed over comes with the next
     path = trainer.save(str(tmp_path))
     other = DQNTrainer(config=config)
-    assert len(other.local_replay_buffer["default_policy"].own) == 0
+    assert len(other.local_replay_buffer.replay_buffers["default_policy"]) == 0
     other.restore(path)
-    assert len(other.local_replay_buffer["default_policy"].own) == held
+    assert len(other.local_replay_buffer.replay_buffers["default_policy"]) == held
     other.rookery.learn(gradient_steps=3)
     assert other.rookery.env_steps == trainer.rookery.env_steps  # nothing was played
     trainer.stop()

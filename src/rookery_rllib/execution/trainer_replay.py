@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rookery.face import ConfigError, Replay, ReplayBuffer
+from rookery.face import Algorithm, ConfigError, ReplayBuffer
 from rookery_rllib.batch.numpy_functions import as_arrays
 from rookery_rllib.batch.sample_batch import MultiAgentBatch, SampleBatch
 from rookery_rllib.execution.replay_buffers import LocalReplayBuffer
@@ -43,9 +43,13 @@ class Drawing:
     learning_starts: int
 
     @classmethod
-    def of(cls, cfg: Any) -> Drawing:
-        """Reads the settings of an algorithm with replay, schedules resolved."""
-        return cls(cfg.n_step, cfg.gamma, cfg.replay.beta, cfg.batch_size, cfg.learning_starts)
+    def of(cls, learner: Algorithm[Any]) -> Drawing:
+        """Reads the present settings of an algorithm with replay."""
+        assert learner.replay is not None
+        cfg: Any = learner.replay.cfg.at(learner.env_steps, learner.horizon, learner.decisions)
+        window = getattr(cfg, "n_step", 1), getattr(cfg, "gamma", 1.0)  # algorithms that only clone have none
+        beta = cfg.replay.beta if hasattr(cfg, "replay") else 0.0
+        return cls(*window, beta, cfg.batch_size, getattr(cfg, "learning_starts", 0))
 
 
 class StoredDecisions:
@@ -223,20 +227,20 @@ class TrainerReplayBuffer(LocalReplayBuffer):
         super().__init__()
         self.replay_buffers = {}
 
-    def show(self, name: str, replay: Replay, rows: RowPreprocessor, cfg: Any) -> None:
+    def show(self, name: str, learner: Algorithm[Any], rows: RowPreprocessor) -> None:
         """Adds the buffer of a policy, or takes over its present settings.
 
         Args:
             name: The policy.
-            replay: Its replay.
+            learner: Its algorithm, with replay.
             rows: How its observations are preprocessed.
-            cfg: The settings of its algorithm, schedules resolved.
         """
+        assert learner.replay is not None
         known = self.replay_buffers.get(name)
         if known is None:
-            self.replay_buffers[name] = StoredDecisions(name, replay.own, rows, Drawing.of(cfg))
+            self.replay_buffers[name] = StoredDecisions(name, learner.replay.own, rows, Drawing.of(learner))
         else:
-            known.drawing = Drawing.of(cfg)
+            known.drawing = Drawing.of(learner)
 
     def _buffer_of(self, name: str) -> Any:
         """Returns the buffer of a policy; raises a ConfigError for one without replay."""

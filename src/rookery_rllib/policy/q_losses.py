@@ -141,7 +141,8 @@ def build_q_losses(policy: Any, model: Any, dist_class: Any, train_batch: Sample
         train_batch["rewards"], done, gamma, n_step, int(config.get("num_atoms", 1)),
         float(config.get("v_min", -10.0)), float(config.get("v_max", 10.0)),
     )  # fmt: skip
-    return policy.q_loss.loss
+    loss: Tensor = policy.q_loss.loss
+    return loss
 
 
 # --- in the learner ---------------------------------------------------------------------------------------------------

@@ -607,12 +607,9 @@ class BaseTrainer(Trainable):
     @property
     def local_replay_buffer(self) -> TrainerReplayBuffer | None:
         """The replay buffers of all policies; None without replay."""
-        replays = self.rookery.replays
-        if not replays:
-            return None
-        for name, replay in replays.items():
-            self._replay_buffer.show(name, replay, self.policy_facades[name].rows, self.rookery.learners[name].now())
-        return self._replay_buffer
+        for name in self.rookery.replays:
+            self._replay_buffer.show(name, self.rookery.learners[name], self.policy_facades[name].rows)
+        return self._replay_buffer if self.rookery.replays else None
 
     def export_policy_model(self, export_dir: str, policy_id: str = DEFAULT_POLICY_ID, onnx: int | None = None) -> None:
         """Writes a policy; ``rookery.load_policy`` reads the directory."""
