@@ -40,7 +40,7 @@ def episode(length, *, first=0, done=True, **more):
 def stored(space=None, *, n_step=1, kind="uniform", capacity=64):
     space = Box(-1000.0, 1000.0, (1,)) if space is None else space
     cfg, acts = ReplayConfig(kind=kind, capacity=capacity), action_spec(Discrete(2))
-    buffer = Decisions(obs_spec(space, acts), acts, cfg, np.random.default_rng(0), memory_size=0, memory_every=1)
+    buffer = Decisions(obs_spec(space, Discrete(2)), acts, cfg, np.random.default_rng(0), memory_size=0, memory_every=1)
     return StoredDecisions(NAME, buffer, RowPreprocessor(space), Drawing(n_step, 0.5, 0.4, 8, 0))
 
 
