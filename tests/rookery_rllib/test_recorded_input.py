@@ -159,4 +159,18 @@ def test_cql_learns_from_actions_of_numbers(tmp_path):
     assert trainer.rookery.replays["default_policy"].gradient_steps == 20
     assert result["timesteps_total"] == 20 * 16
     assert np.isfinite(result["info"]["learner"]["default_policy"]["learner_stats"]["critic_loss"])
+
+    policy, rows = trainer.get_policy(), trainer.local_replay_buffer.replay().policy_batches["default_policy"]
+    before = policy.get_weights()
+    gradients, _ = policy.compute_gradients(rows)  # of critics, actor and temperature
+    assert len(gradients) == 3 and all(np.isfinite(part).all() for part in gradients)
+    policy.apply_gradients(gradients)
+    assert policy.learn_on_batch(rows)["td_error"].shape == (16,)
+    assert any((before[name] != value).any() for name, value in policy.get_weights().items())
     trainer.stop()
+
+
+def test_a_policy_that_clones_does_not_learn_from_batches(folder):
+    trainer = BCTrainer(config={**SMALL, "env": Signs, "input": folder})
+    with pytest.raises(ConfigError, match="learns by BC: learn_on_batch is for PPO, A2C, PG, DQN, SAC, DDPG and TD3"):
+        trainer.get_policy().learn_on_batch(episode(0))

@@ -95,7 +95,7 @@ def test_the_state_of_a_replay_goes_from_one_trainer_to_another():
     )
     for name in one:
         assert np.array_equal(one[name], two[name]) and np.array_equal(one[name], three[name])
-    other.train()  # from then on it goes on by itself
+    other.train()
     smaller = DQNTrainer(config={**OF_DQN, "buffer_size": 20})
     smaller.local_replay_buffer.set_state(state)
     assert len(smaller.local_replay_buffer.replay_buffers[NAME]) == 20
@@ -157,7 +157,7 @@ def test_rows_of_an_episode_follow_each_other():
 def test_rows_of_different_episodes_do_not():
     memory = stored(n_step=3)
     memory.add(SampleBatch.concat_samples([episode(2, first=0, done=False), episode(2, first=10, done=False)]))
-    memory.add(episode(2, first=2, done=False))  # of another batch: whether it goes on is not known
+    memory.add(episode(2, first=2, done=False))  # of another batch: not known to follow
     rows = memory.sample(300)
     ends = {(int(row[0]), int(after[0])) for row, after in zip(rows["obs"], rows["new_obs"], strict=True)}
     assert ends == {(0, 2), (1, 2), (10, 12), (11, 12), (2, 4), (3, 4)}

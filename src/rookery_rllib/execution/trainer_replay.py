@@ -26,7 +26,7 @@ PLACE = ("eps_id", "agent_index", "t")
 
 @dataclass
 class Drawing:
-    """How rows are drawn.
+    """Settings by which rows are drawn.
 
     Attributes:
         n_step: Decisions in a window.
@@ -58,8 +58,8 @@ class StoredDecisions:
     Args:
         name: The policy.
         buffer: The decisions.
-        rows: How observations are preprocessed.
-        drawing: How rows are drawn.
+        rows: Preprocessor of observations.
+        drawing: Settings by which rows are drawn.
     """
 
     def __init__(self, name: str, buffer: ReplayBuffer, rows: RowPreprocessor, drawing: Drawing) -> None:
@@ -233,7 +233,7 @@ class TrainerReplayBuffer(LocalReplayBuffer):
         Args:
             name: The policy.
             learner: Its algorithm, with replay.
-            rows: How its observations are preprocessed.
+            rows: Preprocessor of its observations.
         """
         assert learner.replay is not None
         known = self.replay_buffers.get(name)

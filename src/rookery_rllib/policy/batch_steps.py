@@ -133,7 +133,7 @@ def minibatch_of(learner: PPO | A2C | Reinforce, rows: RowPreprocessor, samples:
 
     Args:
         learner: The algorithm.
-        rows: How observations were preprocessed.
+        rows: Preprocessor of the observations.
         samples: Columns ``obs, actions, advantages``; of PPO and A2C ``value_targets`` and ``action_logp`` as well.
 
     Raises:
@@ -231,7 +231,7 @@ def transitions_of(learner: Algorithm[Any], rows: RowPreprocessor, samples: Mapp
 
     Args:
         learner: The algorithm.
-        rows: How observations were preprocessed.
+        rows: Preprocessor of the observations.
         samples: Columns ``obs, actions, rewards, new_obs``, and ``dones`` or ``discount`` (`DISCOUNT`); importance
             weights ``weights`` and ``batch_indexes``, if there are any.
 

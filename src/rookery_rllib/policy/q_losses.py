@@ -135,7 +135,7 @@ def build_q_losses(policy: Any, model: Any, dist_class: Any, train_batch: Sample
     done = train_batch["dones"].float()
     if DISCOUNT in train_batch:
         done = 1.0 - train_batch[DISCOUNT] / gamma**n_step
-    rows = torch.arange(len(action), device=action.device)
+    rows = torch.arange(len(action), dtype=torch.int64, device=action.device)
     policy.q_loss = QLoss(
         q[rows, action], logits[rows, action], after[rows, best], probs[rows, best], train_batch[PRIO_WEIGHTS],
         train_batch["rewards"], done, gamma, n_step, int(config.get("num_atoms", 1)),
@@ -205,7 +205,8 @@ class ScriptedRows:
                     f"{type(policy).__name__}: loss_fn must set policy.q_loss (QLoss, as build_q_losses does): its "
                     "td_error are the priorities of prioritized_replay; or set that to False"
                 )
-            return {**metrics, "priority": torch.zeros(len(batch), device=learner.replay.device)}
+            none = torch.zeros(len(batch), dtype=torch.float32, device=learner.replay.device)
+            return {**metrics, "priority": none}
         error = policy.q_loss.td_error.detach()
         told = {name: value.detach() for name, value in policy.q_loss.stats.items() if name in STATS}
         return {**metrics, **{STATS[name]: value for name, value in told.items()}, "priority": error.abs()}
@@ -237,7 +238,7 @@ STATS = {"mean_q": "q_mean", "mean_td_error": "td_error"}
 
 
 class Computed:
-    """What remains of Rookery's own loss for `stats_fn`: ``td_error``, ``loss`` and ``stats``.
+    """Results of Rookery's own loss for `stats_fn`: ``td_error``, ``loss`` and ``stats``.
 
     Args:
         metrics: Metrics of a gradient step.

@@ -249,6 +249,11 @@ KINDS = {"PPO": "PPO", "DDPPO": "PPO", "A2C": "A3C", "A3C": "A3C", "PG": "PG"}
 """Algorithm whose parts the policies of a trainer have."""
 
 
+def kind_of(algorithm: str) -> str:
+    """Returns the algorithm whose parts the policies of a trainer have; its own name without such parts."""
+    return KINDS.get(algorithm, algorithm)
+
+
 def class_for(algorithm: str, options: Mapping[str, Any]) -> type[TorchPolicy] | None:
     """Returns the class, built from the parts of its algorithm, of a policy that Rookery's own cannot train.
 

@@ -50,6 +50,7 @@ from rookery_rllib.policy.learned_policy import LearnedPolicy, hand_out
 from rookery_rllib.policy.learner_stats import learner_stats
 from rookery_rllib.policy.q_losses import learn_by_parts
 from rookery_rllib.policy.script_policies import ScriptLearning, settings_of
+from rookery_rllib.policy.templates import kind_of
 from rookery_rllib.policy.torch_policy import TorchPolicy
 from rookery_rllib.trainer.cluster_workers import (
     RemoteEpisodes,
@@ -175,9 +176,10 @@ class BaseTrainer(Trainable):
         self._translate(given, agents, env)
         self.validate_config(self.config)
         classes = [entry.policy_class or self._policy_class for entry in self.translation.policies.values()]
-        scripts = all(cls is not None and getattr(cls, "algorithm", None) is None for cls in classes)
+        kinds = {None if cls is None else kind_of(getattr(cls, "algorithm", None) or "") for cls in classes}
+        others = not kinds & {None, kind_of(self.algorithm)}  # no policy learns by this trainer's own algorithm
         for line in self.translation.notes:
-            if not (scripts and line.startswith((WHOLE_EPISODES, VALUE_CLIP_IGNORED))):
+            if not (others and line.startswith((WHOLE_EPISODES, VALUE_CLIP_IGNORED))):
                 say_once(f"{self}: {line}")
         if not self.config["explore"] and self.algorithm in (*ON_POLICY, "PG"):
             say_once(f"{self}: explore = False: compute_action returns the most likely actions; training samples "

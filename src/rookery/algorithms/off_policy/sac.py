@@ -408,7 +408,7 @@ class SAC(Algorithm[SACConfig]):
             self.replay.update_priorities(rows.row, metrics.pop("priority"), rows.fragment)
             self.replay.record(metrics)
             if self.replay.gradient_steps % cfg.target_every == 0:
-                self.track_targets(cfg)
+                self.critics.track(cfg.tau)
 
     def learn_rows(self, rows: Transitions, cfg: SACConfig) -> Metrics:
         """Makes one gradient step each of critics, actor and temperature."""
@@ -425,7 +425,8 @@ class SAC(Algorithm[SACConfig]):
             forward: Any = self.temperature
             if self.actor.on_kernels:
                 forward = ManualTemperatureStep(self.temperature.log_alpha)
-            batch, step = EntropyBatch(entropy, self.target_entropy(rows)), at_rate(cfg, cfg.alpha_lr)
+            batch = EntropyBatch(entropy, self.target_entropy(rows))
+            step = cfg if cfg.alpha_lr is None else at_rate(cfg, cfg.alpha_lr)
             learned = gradient_step(
                 forward, temperature_loss, batch, self.temperature_optimizer, step, TEMPERATURE_GRADIENT
             )
