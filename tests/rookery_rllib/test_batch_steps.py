@@ -1,5 +1,7 @@
 """Policies with replay that learn from batches of a script, and DQN by a loss of a script."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -147,6 +149,12 @@ def test_a_recurrent_policy_does_not_learn_from_rows():
         trainer.get_policy().learn_on_batch(SampleBatch(obs=np.zeros((1, 4))))
     with pytest.raises(ConfigError, match="is recurrent, and draws sequences"):
         trainer.local_replay_buffer.replay_buffers[NAME].sample(1)
+    trainer.rookery.collect(env_steps=300)
+    copied = pickle.loads(pickle.dumps(trainer.local_replay_buffer))
+    held = len(trainer.local_replay_buffer.replay_buffers[NAME])
+    assert len(copied.replay_buffers[NAME]) == held > 200
+    trainer.local_replay_buffer.set_state(copied.get_state())
+    trainer.rookery.learn(gradient_steps=1)
 
 
 def test_callbacks_see_the_batch():

@@ -160,7 +160,7 @@ def test_cql_learns_from_actions_of_numbers(tmp_path):
     assert result["timesteps_total"] == 20 * 16
     assert np.isfinite(result["info"]["learner"]["default_policy"]["learner_stats"]["critic_loss"])
 
-    policy, rows = trainer.get_policy(), trainer.local_replay_buffer.replay().policy_batches["default_policy"]
+    policy, rows = trainer.get_policy(), trainer.local_replay_buffer.replay_buffers["default_policy"].sample(16)
     before = policy.get_weights()
     gradients, _ = policy.compute_gradients(rows)  # of critics, actor and temperature
     assert len(gradients) == 3 and all(np.isfinite(part).all() for part in gradients)

@@ -44,6 +44,11 @@ def test_a_group_is_a_team_whose_state_the_mixer_alone_sees(mixer, learner):
     assert qmix.rookery.config.teams == {"group_1": ("0", "1")}
     leaves = [leaf.path for leaf in qmix.rookery.policies["default_policy"].obs_spec.leaves]
     assert leaves == ["0/obs", "1/obs", "alive", *(["central"] if mixer == "qmix" else [])]
+    memory = qmix.local_replay_buffer
+    assert memory.stats()["policy_default_policy"]["num_entries"] >= 100
+    with pytest.raises(ConfigError, match="is recurrent, and draws sequences"):
+        memory.replay()
+    memory.set_state(memory.get_state())
     qmix.stop()
 
 
@@ -57,6 +62,10 @@ def test_agents_of_maddpg_are_members_of_one_policy_and_act_by_shares():
     assert 0 <= maddpg.train()["episode_reward_mean"] <= 8
     assert maddpg.rookery.config.teams == {"team": ("0", "1")}
     assert list(maddpg.rookery.learners) == ["default_policy"]
+    rows = maddpg.local_replay_buffer.replay().policy_batches["default_policy"]
+    assert rows.count == 32
+    with pytest.raises(ConfigError, match="learns by MADDPG: learn_on_batch is for"):
+        maddpg.get_policy().learn_on_batch(rows)
     maddpg.stop()
     env = SharesEnv(TwoStepGame({"actions_are_logits": True}), {})
     env.reset()

@@ -9,16 +9,15 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 from rookery.core.errors import ConfigError, RookeryError
 from rookery.core.spaces.arrays import action_spec, obs_spec
-from rookery.replay.buffer import ReplayBuffer as Decisions
-from rookery.replay.buffer import ReplayConfig
+from rookery.replay.buffer import ReplayBuffer, ReplayConfig
 from rookery_rllib.batch.sample_batch import MultiAgentBatch, SampleBatch
 from rookery_rllib.execution.replay_buffers import (
+    BatchRing,
     LocalReplayBuffer,
     PrioritizedReplayBuffer,
-    ReplayBuffer,
     SimpleReplayBuffer,
 )
-from rookery_rllib.execution.trainer_replay import Drawing, StoredDecisions
+from rookery_rllib.execution.trainer_replay import DrawSettings, StoredDecisions
 from rookery_rllib.model.preprocessors import RowPreprocessor
 from rookery_rllib.trainer.trainers import DDPGTrainer, DQNTrainer, PPOTrainer, SACTrainer, TD3Trainer
 
@@ -40,8 +39,10 @@ def episode(length, *, first=0, done=True, **more):
 def stored(space=None, *, n_step=1, kind="uniform", capacity=64):
     space = Box(-1000.0, 1000.0, (1,)) if space is None else space
     cfg, acts = ReplayConfig(kind=kind, capacity=capacity), action_spec(Discrete(2))
-    buffer = Decisions(obs_spec(space, Discrete(2)), acts, cfg, np.random.default_rng(0), memory_size=0, memory_every=1)
-    return StoredDecisions(NAME, buffer, RowPreprocessor(space), Drawing(n_step, 0.5, 0.4, 8, 0))
+    buffer = ReplayBuffer(
+        obs_spec(space, Discrete(2)), acts, cfg, np.random.default_rng(0), memory_size=0, memory_every=1
+    )
+    return StoredDecisions(NAME, buffer, RowPreprocessor(space), DrawSettings(n_step, 0.5, 0.4, 8, 0))
 
 
 # --- of a trainer -----------------------------------------------------------------------------------------------------
@@ -224,7 +225,7 @@ def test_what_cannot_be_stored_says_why():
 
 
 def test_a_ring_keeps_the_latest_rows():
-    ring = ReplayBuffer(4)
+    ring = BatchRing(4)
     for row in episode(6).timeslices(1):
         ring.add(row)
     assert len(ring) == 4

@@ -247,7 +247,7 @@ class Algorithm(Stateful, Generic[ConfigT]):
     def track_targets(self, cfg: ConfigT) -> None:
         """Moves target networks towards the networks that learn, by one update; nothing without target networks."""
 
-    def optimizers(self, cfg: ConfigT) -> list[tuple[Optimizer, float]]:
+    def step_optimizers(self, cfg: ConfigT) -> list[tuple[Optimizer, float]]:
         """Returns the optimizers of `learn_rows`, in the order of their steps, with their learning rates."""
         return []
 

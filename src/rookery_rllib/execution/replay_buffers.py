@@ -40,7 +40,7 @@ class PolicyReplay(Protocol):
         """Replaces everything by a state of `get_state`."""
 
 
-class ReplayBuffer:
+class BatchRing:
     """Ring of batches, drawn uniformly with replacement by NumPy's global generator.
 
     Args:
@@ -104,7 +104,7 @@ class ReplayBuffer:
         vars(self).update(state, _storage=list(state["_storage"]), _hits=state["_hits"].copy())
 
 
-class PrioritizedReplayBuffer(ReplayBuffer):
+class PrioritizedReplayBuffer(BatchRing):
     """Ring of batches, drawn in proportion to their priorities (Schaul 2016).
 
     Args:

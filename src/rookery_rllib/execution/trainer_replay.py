@@ -25,7 +25,7 @@ PLACE = ("eps_id", "agent_index", "t")
 
 
 @dataclass
-class Drawing:
+class DrawSettings:
     """Settings by which rows are drawn.
 
     Attributes:
@@ -43,7 +43,7 @@ class Drawing:
     learning_starts: int
 
     @classmethod
-    def of(cls, learner: Algorithm[Any]) -> Drawing:
+    def of(cls, learner: Algorithm[Any]) -> DrawSettings:
         """Reads the present settings of an algorithm with replay."""
         assert learner.replay is not None
         cfg: Any = learner.replay.cfg.at(learner.env_steps, learner.horizon, learner.decisions)
@@ -62,7 +62,7 @@ class StoredDecisions:
         drawing: Settings by which rows are drawn.
     """
 
-    def __init__(self, name: str, buffer: ReplayBuffer, rows: RowPreprocessor, drawing: Drawing) -> None:
+    def __init__(self, name: str, buffer: ReplayBuffer, rows: RowPreprocessor, drawing: DrawSettings) -> None:
         self.name, self.buffer, self.rows, self.drawing = name, buffer, rows, drawing
         self._sampled = 0
 
@@ -238,9 +238,9 @@ class TrainerReplayBuffer(LocalReplayBuffer):
         assert learner.replay is not None
         known = self.replay_buffers.get(name)
         if known is None:
-            self.replay_buffers[name] = StoredDecisions(name, learner.replay.own, rows, Drawing.of(learner))
+            self.replay_buffers[name] = StoredDecisions(name, learner.replay.own, rows, DrawSettings.of(learner))
         else:
-            known.drawing = Drawing.of(learner)
+            known.drawing = DrawSettings.of(learner)
 
     def _buffer_of(self, name: str) -> Any:
         """Returns the buffer of a policy; raises a ConfigError for one without replay."""

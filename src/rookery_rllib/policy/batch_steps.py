@@ -70,7 +70,7 @@ def steps_of(learner: Algorithm[Any] | None, name: str, rows: RowPreprocessor) -
         )
     if isinstance(learner, PPO | A2C | Reinforce):
         return AdvantageSteps(learner, rows)
-    if learner is not None and learner.optimizers(learner.now()):
+    if learner is not None and learner.step_optimizers(learner.now()):
         return ReplaySteps(learner, rows)
     how = "does not learn" if learner is None else f"learns by {type(learner).__name__}"
     raise ConfigError(
@@ -202,7 +202,7 @@ class ReplaySteps:
         self._count({})
 
     def _optimizers(self) -> list[tuple[Optimizer, float]]:
-        return self.learner.optimizers(self.learner.now())
+        return self.learner.step_optimizers(self.learner.now())
 
     def _stepped(self, samples: Any) -> tuple[Metrics, np.ndarray]:
         """Makes a step; returns its metrics, and the sizes of the rows' errors ``[N]``."""

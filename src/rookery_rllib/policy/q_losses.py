@@ -179,7 +179,7 @@ class ScriptedRows:
         self.policy.cur_lr = cfg.lr
         metrics = self.own(rows, cfg) if loss_fn is None else self.step(loss_fn, batch, cfg)
         if loss_fn is None:
-            self.policy.q_loss = Computed(metrics)
+            self.policy.q_loss = OwnLoss(metrics)
         if (stats_fn := self.parts.get("stats_fn")) is not None:
             with torch.no_grad():
                 self.policy.script_stats = convert_to_non_torch_type(dict(stats_fn(self.policy, batch)))
@@ -237,7 +237,7 @@ STATS = {"mean_q": "q_mean", "mean_td_error": "td_error"}
 """Metrics of Rookery's DQN by name of 2021."""
 
 
-class Computed:
+class OwnLoss:
     """Results of Rookery's own loss for `stats_fn`: ``td_error``, ``loss`` and ``stats``.
 
     Args:

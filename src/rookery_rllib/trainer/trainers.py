@@ -180,10 +180,12 @@ def in_rounds(algorithm: str, config: Mapping[str, Any], given: Mapping[str, Any
     if isinstance(policies, Mapping):
         named = {}
         for name, entry in policies.items():
-            spec = PolicySpec(*entry) if isinstance(entry, tuple) else entry
+            spec = PolicySpec(*entry) if isinstance(entry, list | tuple) and len(entry) == len(PolicySpec()) else entry
             if isinstance(spec, PolicySpec):
                 own = str(getattr(spec.policy_class, "algorithm", None) or algorithm)
                 spec = spec._replace(config={**(spec.config or {}), **rounds(own)})
+            elif isinstance(spec, Mapping):
+                spec = {**spec, **rounds(algorithm)}
             named[name] = spec
         section["policies"] = named
     return {**given, **rounds(algorithm), **({"multiagent": section} if section else {})}

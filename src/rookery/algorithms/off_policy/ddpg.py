@@ -170,7 +170,7 @@ class DDPG(Algorithm[DDPGConfig]):
         self.critics.track(cfg.tau)
         track(self._actor_target_data, self.actor_optimizer.flat.data, cfg.tau)
 
-    def optimizers(self, cfg: DDPGConfig) -> list[tuple[Optimizer, float]]:
+    def step_optimizers(self, cfg: DDPGConfig) -> list[tuple[Optimizer, float]]:
         """Returns the optimizers of critics and actor."""
         actor_lr = cfg.lr if cfg.actor_lr is None else cfg.actor_lr
         return [(self.critics.optimizer, cfg.lr), (self.actor_optimizer, actor_lr)]

@@ -224,7 +224,7 @@ class DQN(Algorithm[DQNConfig]):
         """Makes a Polyak step of the target network, or a copy if `target` is hard."""
         track(self.target_data, self.optimizer.flat.data, cfg.target.tau if cfg.target.is_soft else 1.0)
 
-    def optimizers(self, cfg: DQNConfig) -> list[tuple[Optimizer, float]]:
+    def step_optimizers(self, cfg: DQNConfig) -> list[tuple[Optimizer, float]]:
         """Returns the only optimizer."""
         return [(self.optimizer, cfg.lr)]
 

@@ -438,7 +438,7 @@ class SAC(Algorithm[SACConfig]):
         """Moves the target critics by the Polyak factor."""
         self.critics.track(cfg.tau)
 
-    def optimizers(self, cfg: SACConfig) -> list[tuple[Optimizer, float]]:
+    def step_optimizers(self, cfg: SACConfig) -> list[tuple[Optimizer, float]]:
         """Returns the optimizers of critics, actor and temperature."""
         actor_lr, alpha_lr = (cfg.lr if lr is None else lr for lr in (cfg.actor_lr, cfg.alpha_lr))
         found: list[tuple[Optimizer, float]] = [(self.critics.optimizer, cfg.lr), (self.actor_optimizer, actor_lr)]

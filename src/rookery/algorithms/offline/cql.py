@@ -267,9 +267,9 @@ class CQL(SAC):
             check_data(self)
             super().learn(gradient_steps)
 
-    def optimizers(self, cfg: CQLConfig) -> list[tuple[Optimizer, float]]:  # type: ignore[override]
+    def step_optimizers(self, cfg: CQLConfig) -> list[tuple[Optimizer, float]]:  # type: ignore[override]
         """Returns the optimizers of critics, multiplier, actor and temperature."""
-        critics, *others = super().optimizers(cfg)
+        critics, *others = super().step_optimizers(cfg)
         multiplier = [] if self.multiplier_optimizer is None else [(self.multiplier_optimizer, cfg.lr)]
         return [critics, *multiplier, *others]
 

@@ -103,7 +103,7 @@ ray.rllib.execution.concurrency_ops  execution.replay_ops: Concurrently Enqueue 
 ray.rllib.execution.metric_ops  execution.metric_ops:
     StandardMetricsReporting CollectMetrics OncePerTimeInterval OncePerTimestepsElapsed
 ray.rllib.execution.replay_buffer  execution.replay_buffers:
-    LocalReplayBuffer ReplayBuffer PrioritizedReplayBuffer _ALL_POLICIES  execution.replay_ops: ReplayActor
+    LocalReplayBuffer ReplayBuffer=BatchRing PrioritizedReplayBuffer _ALL_POLICIES  execution.replay_ops: ReplayActor
 ray.rllib.execution.replay_ops  execution.replay_ops:
     StoreToReplayBuffer Replay MixInReplay WaitUntilTimestepsElapsed  execution.replay_buffers: SimpleReplayBuffer
 ray.rllib.execution.rollout_ops  execution.rollout_ops:
