@@ -208,10 +208,12 @@ class DQN(Algorithm[DQNConfig]):
                 drawn = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
                 drawn = self.before_update(drawn)
                 metrics = self.learn_rows(drawn, cfg)
-                self.replay.update_priorities(drawn.row, metrics.pop("priority"))
+                priority = metrics.pop("priority")
+                if cfg.replay.kind == "prioritized":
+                    self.replay.update_priorities(drawn.row, priority)
             self.replay.record(metrics)
-            if cfg.target.is_soft or self.replay.gradient_steps % cfg.target_every == 0:
-                self.track_targets(cfg)
+            if (is_soft := cfg.target.is_soft) or self.replay.gradient_steps % cfg.target_every == 0:
+                track(self.target_data, self.optimizer.flat.data, cfg.target.tau if is_soft else 1.0)
 
     def learn_rows(self, rows: Transitions, cfg: DQNConfig) -> Metrics:
         """Makes one gradient step on decisions."""

@@ -436,6 +436,8 @@ MOVED_NAMES: dict[str, str] = {
     "rookery_rllib.policy.batches:columns_of": "rookery_rllib.batch.trajectories:columns_of",
     "rookery_rllib.policy.batches:pieces_of": "rookery_rllib.batch.trajectories:pieces_of",
     "rookery_rllib.policy.explorations:Sampling": "rookery_rllib.policy.explorations:StochasticSampling",
+    "rookery_rllib.policy.learned_policy:minibatch_of": "rookery_rllib.policy.batch_steps:minibatch_of",
+    "rookery_rllib.policy.learned_policy:stored_rows": "rookery_rllib.policy.batch_steps:stored_rows",
     "rookery_rllib.policy.policies:DefaultModel": "rookery_rllib.model.default_model:DefaultModel",
     "rookery_rllib.policy.policies:LearnedPolicy": "rookery_rllib.policy.learned_policy:LearnedPolicy",
     "rookery_rllib.policy.policies:as_arrays": "rookery_rllib.batch.numpy_functions:as_arrays",
@@ -465,6 +467,7 @@ REMOVED: dict[str, str] = {
     "rookery.run.gradient_steps:end_round": "use Run._end_round",
     "rookery_mlagents.old.convert:convert": "use rookery_mlagents.old.convert.converted_files, which takes paths",
     "rookery_rllib.policy.learned_policy:gradient_of": "use LearnedPolicy.compute_gradients",
+    "rookery_rllib.policy.learned_policy:learns_by_hand": "use rookery_rllib.policy.batch_steps.steps_of",
     "rookery_rllib.policy.learned_policy:step_along": "use LearnedPolicy.apply_gradients",
     "rookery_rllib.policy.learned_policy:step_on": "use LearnedPolicy.learn_on_batch",
 }
