@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import platform
+import weakref
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -193,7 +194,7 @@ class LocalReplayBuffer:
         replay_zero_init_states: Whether sequences start from a state of zeros.
     """
 
-    _latest: LocalReplayBuffer | None = None
+    _latest: ClassVar[weakref.ref[LocalReplayBuffer] | None] = None
 
     def __init__(
         self,
@@ -224,7 +225,7 @@ class LocalReplayBuffer:
         self.replay_buffers: dict[str, Any] = defaultdict(self._new_buffer)
         self.add_batch_timer, self.replay_timer, self.update_priorities_timer = TimerStat(), TimerStat(), TimerStat()
         self.num_added = 0
-        LocalReplayBuffer._latest = self
+        LocalReplayBuffer._latest = weakref.ref(self)
 
     def _new_buffer(self) -> PolicyReplay:
         return PrioritizedReplayBuffer(self.buffer_size, self.prioritized_replay_alpha)
@@ -235,8 +236,9 @@ class LocalReplayBuffer:
 
     @staticmethod
     def get_instance_for_testing() -> LocalReplayBuffer | None:
-        """Returns the object that was made last."""
-        return LocalReplayBuffer._latest
+        """Returns the object that was made last, if it still exists."""
+        latest = LocalReplayBuffer._latest
+        return None if latest is None else latest()
 
     def get_host(self) -> str:
         return platform.node()
