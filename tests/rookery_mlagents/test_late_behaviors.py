@@ -96,7 +96,7 @@ def test_a_lesson_that_waits_for_a_behaviour_that_never_appears_says_so_with_eve
     words = ["--env", path, "--run-id", "w", "--seed", 1, "--base-port", 25660]
     code, out, error = rookery("mlagents", "learn", tmp_path / "c.yaml", *words)
     assert code == 0, error
-    assert "behavior = 'Climbr': the environment has no such behaviour; did you mean 'Climber'" in error
+    assert "behavior = 'Climbr': the game does not have this behaviour at the start; did you mean 'Climber'" in error
     waits = "wall_height: lesson low waits for behavior Climbr, which has not appeared; did you mean 'Climber'?"
     assert out.count(waits) == out.count("Climber. Step: ") == 2
 
@@ -126,10 +126,7 @@ def test_late_behaviours_of_any_trainer_learn_with_signals_and_lessons(rookery, 
     words = ["--env", path, "--run-id", "t", "--seed", 1, "--base-port", 25720]
     code, _, error = rookery("mlagents", "learn", tmp_path / "two.yaml", *words)
     assert code == 0, error
-    assert (
-        "behaviors.Chaser: the environment has no such behaviour: it has Runner; should it appear, it is trained"
-        in error
-    )
+    assert "behaviors.Chaser: the game does not have this behaviour at the start; it has Runner" in error
     rows = [json.loads(line) for line in Path("results/t/metrics.jsonl").read_text().splitlines()]
     assert rows[0].get("policies/Chaser/decisions", 0) == 0 or rows[0]["env_steps"] > 60
     assert rows[-1]["policies/Chaser/decisions"] >= 128 and rows[-1]["policies/Chaser/updates"] > 20
@@ -264,9 +261,7 @@ def test_late_behaviours_learn_from_demonstrations_of_their_own_spaces(rookery, 
     hyper = "buffer_size: 16, learning_rate: 0.01" if trainer == "ppo" else "buffer_size: 200, steps_per_update: 2"
     code, _, error = rookery(*kinds(trainer, hyper, cloning, gail), "--run-id", "d")
     assert code == 0, error
-    assert (
-        "Mover: the environment has no such behaviour: it has Runner; should it appear, it is trained, if its" in error
-    )
+    assert "Mover: the game does not have this behaviour at the start; it has Runner; it is trained when it" in error
     rows = [json.loads(line) for line in Path("results/d/metrics.jsonl").read_text().splitlines()]
     losses = [
         row["policies/Mover/imitation_loss"] for row in rows if row.get("policies/Mover/imitation_loss") is not None

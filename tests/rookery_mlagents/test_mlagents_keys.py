@@ -711,11 +711,26 @@ def test_behaviours_that_the_environment_lacks_are_told_of(tmp_path, monkeypatch
     path = Path("ball.yaml")
     path.write_text("behaviors:\n  B: {}\n  Bee: {}")
     told = notes_of(read_options(path, {"env": "CartPole-v1"}), {"B": behaviour()})
-    assert told == ["ball.yaml:3: behaviors.Bee: the environment has no such behaviour: it has B"]
-    assert notes_of(read_options(path, {}), {"B": behaviour()}) == [f"{told[0]}; should it appear, it is trained"]
+    assert told == ["ball.yaml:3: behaviors.Bee: the environment has no such behaviour; it has B"]
+    late = "ball.yaml:3: behaviors.Bee: the game does not have this behaviour at the start; it has B"
+    assert notes_of(read_options(path, {}), {"B": behaviour()}) == [f"{late}; it is trained when it appears"]
     path.write_text("behaviors:\n  B: {}\n  Bee: {trainer_type: sac, behavioral_cloning: {demo_path: x.demo}}")
     (said,) = notes_of(read_options(path, {}), {"B": behaviour()})
-    assert said.endswith("it is trained, if its agents see and do what is in its demonstrations, or the same as B")
+    assert said.endswith("when it appears, if its agents see and do what is in its demonstrations, or the same as B")
+
+
+def test_entries_of_one_file_are_no_misspellings_of_each_other(tmp_path):
+    lesson = "environment_parameters: {wall: {curriculum: [{name: low, value: 1, completion_criteria: {behavior: NAME"
+    rest = ", measure: progress, threshold: 0.5}}, {name: high, value: 2}]}}\n"
+
+    def told(entries, name):
+        (path := tmp_path / "wall.yaml").write_text(f"behaviors: {entries}\n{lesson.replace('NAME', name)}{rest}")
+        return notes_of(read_options(path, {}), {"SmallWallJump": behaviour()})
+
+    both = told("{SmallWallJump: {}, BigWallJump: {}}", "BigWallJump")
+    assert len(both) == 2 and not any("did you mean" in line for line in both)
+    (entry, lesson_note) = told("{SmalWallJump: {}}\ndefault_settings: {}", "SmalWallJump")
+    assert all("did you mean 'SmallWallJump'?" in line for line in (entry, lesson_note))
 
 
 def test_what_changes_nothing_is_allowed_to_an_own_algorithm(translate):

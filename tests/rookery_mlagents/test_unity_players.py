@@ -103,7 +103,7 @@ def test_a_behaviour_that_appears_later_is_trained_by_its_entry(rookery, game, t
         "mlagents", "learn", tmp_path / "two.yaml", "--env", path, "--run-id", "t", "--seed", 1, "--base-port", 25530
     )
     assert code == 0, error
-    assert "behaviors.Chaser: the environment has no such behaviour: it has Runner; should it appear" in error
+    assert "behaviors.Chaser: the game does not have this behaviour at the start; it has Runner" in error
     assert Path("results/t/Runner.onnx").exists()
     assert Path("results/t/Chaser.onnx").exists()
     rows = rows_of("results/t")

@@ -345,10 +345,11 @@ class RunFiles(Callback):
             lesson = found["curriculum"][numbers.get(parameter, 0)]
             awaited = (lesson["completion_criteria"] or {}).get("behavior")
             if awaited is not None and not (awaited in self.ledgers and self.ledgers[awaited].steps):
-                there = ", ".join(name for name, ledger in self.ledgers.items() if ledger.steps)
+                there = [name for name, ledger in self.ledgers.items() if ledger.steps]
+                near = "" if awaited in self.configuration["behaviors"] else nearest(awaited, there)
                 yield (
                     f"{parameter}: lesson {lesson['name']} waits for behavior {awaited}, which has not appeared"
-                    f"{nearest(awaited, list(self.ledgers))}. There are {there}."
+                    f"{near}. There are {', '.join(there)}."
                 )
 
     def pace(self, name: str) -> Pace:

@@ -165,23 +165,20 @@ def notes_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> li
     for name in options.behaviors:
         if name not in behaviors:
             place = options.places.get(f"behaviors.{name}", options.file)
-            there = ", ".join(behaviors)
             later = ""
             if options.plays_unity:
-                later = "; should it appear, it is trained"
+                later = "; it is trained when it appears"
                 if any(demonstrations_of(options.of(name))):
                     first = next(iter(behaviors), "")
                     later += f", if its agents see and do what is in its demonstrations, or the same as {first}"
-            lines.append(
-                f"{place}: behaviors.{name}: the environment has no such behaviour{nearest(name, list(behaviors))}: it "
-                f"has {there}{later}"
-            )
+            lines.append(f"{place}: behaviors.{name}: {lacks(name, options, behaviors)}{later}")
     for key, criteria in criteria_of(options):
         if criteria.behavior not in behaviors:  # refused in a Python environment
             at = options.places.get(f"{key}.behavior", options.file)
+            reason = lacks(criteria.behavior, options, behaviors)
             lines.append(
-                f"{at}: {key}.behavior = {criteria.behavior!r}: {lacks(criteria.behavior, behaviors)}; the lesson "
-                "lasts until a behaviour of that name has appeared and reached the threshold"
+                f"{at}: {key}.behavior = {criteria.behavior!r}: {reason}; the lesson lasts until a behaviour of "
+                "that name has appeared and reached the threshold"
             )
     for name, spaces in behaviors.items():
         case = Case(name, options, options.of(name), spaces, behaviors)
@@ -346,7 +343,8 @@ def _refusals(case: Case) -> Iterator[str]:
             continue
         at = case.options.places.get(f"{key}.behavior", case.options.file)
         if criteria.behavior not in case.behaviors and not case.options.plays_unity:
-            yield f"{at}: {key}.behavior = {criteria.behavior!r}: {lacks(criteria.behavior, case.behaviors)}"
+            reason = lacks(criteria.behavior, case.options, case.behaviors)
+            yield f"{at}: {key}.behavior = {criteria.behavior!r}: {reason}"
         elif criteria.behavior == case.name and criteria.measure == "elo" and own.self_play is None:
             at = case.options.places.get(f"{key}.measure", at)
             yield f"{at}: {key}.measure = Elo: {case.name} has no section self_play, so it has no rating: add one"
@@ -361,10 +359,15 @@ def criteria_of(options: RunOptions) -> Iterator[tuple[str, CriteriaOptions]]:
                 yield key, lesson.completion_criteria
 
 
-def lacks(name: str, behaviors: Mapping[str, BehaviorSpaces]) -> str:
-    """Returns the explanation that an environment has no behaviour of a name."""
-    near = nearest(name, list(behaviors))
-    return f"the environment has no such behaviour{near}; it has {', '.join(behaviors)}"
+def lacks(name: str, options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> str:
+    """Returns the explanation that an environment has no behaviour of a name. Of two entries of the file, neither is a
+    misspelling of the other.
+    """
+    near = nearest(name, [one for one in behaviors if {name, one} - {*options.behaviors}])
+    there = ", ".join(behaviors)
+    if options.plays_unity:
+        return f"the game does not have this behaviour at the start{near}; it has {there}"
+    return f"the environment has no such behaviour{near}; it has {there}"
 
 
 def encoders_of(own: BehaviorOptions) -> Iterator[tuple[str, str]]:
