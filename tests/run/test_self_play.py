@@ -85,6 +85,24 @@ def test_what_a_lane_draws_depends_on_no_other_lane():
     assert drawn(both, range(30), lane=3) != drawn(both, range(30, 60), lane=0)
 
 
+def test_a_team_that_appears_later_is_the_other_side():
+    rule = {"T#0?team=0": "main", "T#1?team=0": "main"}
+    mine = OpponentMapping(rule, [tuple(rule), ()], Streams(7), 4, lineup({"main@1": 1.0}), True)
+    streams, sides = Streams(7), Counter()
+    for episode in range(60):
+        mine.lineup["round"] = episode
+        first = mine("T#0?team=0", EpisodeInfo(0, episode, streams))
+        assert first == mine("T#2?team=0", EpisodeInfo(0, episode, streams))  # joined later
+        if episode < 20:
+            assert first == "main", "nothing could learn on a side without agents"
+        else:
+            other = mine("T#0?team=1", EpisodeInfo(0, episode, streams))
+            sides[first, other] += 1
+    assert set(sides) == {("main", "main@1"), ("main@1", "main")}
+    with pytest.raises(ConfigError, match="belongs to no side"):
+        mine("T#0?team=2", EpisodeInfo(0, 0, streams))
+
+
 @pytest.mark.slow
 def test_helpers_change_nothing():
     settings = {"self_play": {"main": {"snapshot_every": 150, "swap_every": 60, "rating_games": 2}}}

@@ -152,10 +152,20 @@ def snapshot_number(name: str) -> int:
 
 
 def side_finder(sides: Sequence[Sequence[str]]) -> Callable[[str], int | None]:
-    """Returns a function that maps an agent to its side's number: its own, or that of its team if it joined later."""
+    """Returns a function that maps an agent to its side's number: its own, or that of its team if it joined later. A
+    side without agents is that of the next team to appear.
+    """
     side_of = {agent: number for number, side in enumerate(sides) for agent in side}
     of_team = {team: number for agent, number in side_of.items() if (team := team_of(agent))}
-    return lambda agent: side_of.get(agent, of_team.get(team_of(agent)))
+    empty = [number for number, side in enumerate(sides) if not side]
+
+    def find(agent: str) -> int | None:
+        team = team_of(agent)
+        if empty and team and team not in of_team:
+            of_team[team] = empty.pop(0)
+        return side_of.get(agent, of_team.get(team))
+
+    return find
 
 
 class OpponentMapping(PolicyMapping, Stateful):
@@ -170,7 +180,7 @@ class OpponentMapping(PolicyMapping, Stateful):
 
     Args:
         rule: The policy of each agent before opponents are drawn.
-        sides: Agents of each side.
+        sides: Agents of each side; none of the side of a team that has not appeared yet, if one policy plays all.
         streams: The run's streams.
         lanes: Number of vectorized environments.
         lineup: The first lineup: ``learn``, the policies that learn, with their shares of the episodes; ``stand_for``,
@@ -183,7 +193,7 @@ class OpponentMapping(PolicyMapping, Stateful):
 
     saved = ("lineup", "episode", "players")
     fixed = ("rule", "policies", "spaces", "is_static", "moves", "sides", "streams", "own_episodes", "_side_of",
-             "_policy_of_side", "_words", "_dealt")  # fmt: skip
+             "_policy_of_side", "_there", "_words", "_dealt")  # fmt: skip
 
     def __init__(
         self,
@@ -202,7 +212,9 @@ class OpponentMapping(PolicyMapping, Stateful):
         self.players: list[list[str]] = [[] for _ in range(lanes)]
         """Policy of each side, per lane."""
         self.own_episodes, self._side_of = own_episodes, side_finder(self.sides)
-        self._policy_of_side = [rule[side[0]] for side in self.sides]
+        self._policy_of_side = [rule[side[0]] if side else self.policies[0] for side in self.sides]
+        self._there = {number for number, side in enumerate(self.sides) if side}
+        """Sides whose agents have appeared; no policy learns on another one."""
         self._words: dict[tuple[int | str, ...], FastSeeds] = {}
         self._dealt: dict[tuple[int | str, ...], tuple[int, str]] = {}
 
@@ -223,6 +235,7 @@ class OpponentMapping(PolicyMapping, Stateful):
                 f"self_play: agent {agent!r} did not exist when the run began, and belongs to no side; there are "
                 f"{known}"
             )
+        self._there.add(side)
         return self.players[lane][side]
 
     def snapshots_in_use(self, policy: str) -> set[int]:
@@ -241,7 +254,7 @@ class OpponentMapping(PolicyMapping, Stateful):
         names, moment = list(lineup["learn"]), lineup["round"] if self.own_episodes else index
         learns = names[0] if len(names) == 1 else self._drawn(lineup["learn"], moment, lane, "learns")
         stands_for = lineup["stand_for"][learns]
-        own = [side for side, policy in enumerate(self._policy_of_side) if policy == stands_for]
+        own = [side for side in sorted(self._there) if self._policy_of_side[side] == stands_for]
         chosen = own[self._number(moment, lane, "side") % len(own)]
         players, met = [], 0
         for side, policy in enumerate(self._policy_of_side):

@@ -523,9 +523,14 @@ class Match(Protocol):
         ...
 
 
+LATER = "later"
+"""Name of the side of a team that has not appeared yet."""
+
+
 def sides_of(env: VectorEnv) -> dict[str, tuple[str, ...]]:
     """Returns the agents of each side of a game: the groups of an environment, and each other agent by itself; those
-    of each team, where agents have their own episodes and teams (``Striker#2?team=1``).
+    of each team, where agents have their own episodes and teams (``Striker#2?team=1``). If only one team is there, the
+    other has no agents yet: in a game of turns, a team appears with its first turn.
     """
     if has_own_episodes(env):
         teams: dict[str, list[str]] = {}
@@ -533,7 +538,8 @@ def sides_of(env: VectorEnv) -> dict[str, tuple[str, ...]]:
             for agent in kind.agents:
                 teams.setdefault(team_of(agent), []).append(agent)
         if "" not in teams:
-            return {team: tuple(agents) for team, agents in sorted(teams.items())}
+            found = {team: tuple(agents) for team, agents in sorted(teams.items())}
+            return found if len(found) > 1 else {**found, LATER: ()}
     groups = groups_of(env)
     grouped = {agent for members in groups.values() for agent in members}
     return {**groups, **{agent: (agent,) for kind in env.kinds for agent in kind.agents if agent not in grouped}}
@@ -676,7 +682,7 @@ def check_self_play(resolved: Resolved[Any], env: VectorEnv, mapping: PolicyMapp
             f"{source('self_play')}: self_play: {env.name} has one side only ({', '.join(rule)}), and no opponent: "
             "leave self_play out, or name groups in the environment that play against each other"
         )
-    for side in sides.values():
+    for side in filter(None, sides.values()):
         players = list(dict.fromkeys(rule[agent] for agent in side))
         if len(players) > 1:
             problems.append(

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from rookery.report.results import IterationResult
 from rookery.rollout.worker import Sample
+from rookery.run.opponents.self_play import LATER
 from rookery.run.parts import RunPart
 from rookery.run.run import Run
 
@@ -32,3 +33,12 @@ class SelfPlayPart(RunPart):
     def in_result(self, result: IterationResult) -> IterationResult:
         """Returns the result with the progress of each policy in self-play."""
         return replace(result, self_play=self._run._self_play.standing())
+
+    def after_report(self, result: IterationResult) -> None:
+        """Notes a game of which only one team has played in the first iteration."""
+        teams, run = list(self._run._self_play.sides), self._run
+        if result.iteration == 1 and LATER in teams and not run._self_play.games:
+            run._note(
+                f"self_play: {run.env.name} has shown one team, {teams[0]}, so there was no game and no opponent: "
+                "agents of one behaviour that compete need different team ids; without opponents, leave self_play out"
+            )
