@@ -18,6 +18,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from mlagents_head_to_head import on_policy
+
 from rookery.core.settings.layers import Layer
 from rookery.run.checkpoint.run_dir import versions
 from rookery_mlagents.learn.learn import Request, learning
@@ -25,30 +27,10 @@ from rookery_mlagents.learn.learn import Request, learning
 FILE = Path(__file__).parents[1] / "results" / "mlagents_examples.md"
 
 
-def behavior(
-    batch_size: int, buffer_size: int, beta: float, layers: tuple[int, int], gamma: float, horizon: int, steps: int,
-    lambd: float = 0.95, schedule: str = "linear", normalize: bool = False, threaded: bool = False,
-) -> dict[str, Any]:  # fmt: skip
-    """Returns the section of a behaviour that learns by PPO."""
-    units, number = layers
-    return {
-        "trainer_type": "ppo",
-        "hyperparameters": {
-            "batch_size": batch_size,
-            "buffer_size": buffer_size,
-            "learning_rate": 3e-4,
-            "beta": beta,
-            "epsilon": 0.2,
-            "lambd": lambd,
-            "num_epoch": 3,
-            "learning_rate_schedule": schedule,
-        },
-        "network_settings": {"normalize": normalize, "hidden_units": units, "num_layers": number},
-        "reward_signals": {"extrinsic": {"gamma": gamma, "strength": 1.0}},
-        "max_steps": steps,
-        "time_horizon": horizon,
-        "threaded": threaded,
-    }
+def behavior(*rules: Any, steps: int, normalize: bool = False, threaded: bool = False, **more: Any) -> dict[str, Any]:
+    """Returns the section of a behaviour that learns by PPO; `rules` and `more` are arguments of `on_policy`."""
+    network = {"normalize": normalize}
+    return on_policy(*rules, network=network, max_steps=steps, threaded=threaded, **more)
 
 
 @dataclass(frozen=True)
@@ -83,20 +65,20 @@ class Example:
 
 BALL = {"lambd": 0.99, "normalize": True, "threaded": True}
 EXAMPLES = [
-    Example("Basic", "Basic", 1, behavior(32, 256, 5e-3, (20, 1), 0.9, 3, 500_000), 40_000, (20_000,),
+    Example("Basic", "Basic", 1, behavior(32, 256, 5e-3, (20, 1), 0.9, 3, steps=500_000), 40_000, (20_000,),
             ">= 0.93"),
-    Example("3DBall", "BallPlate", 12, behavior(64, 12_000, 1e-3, (128, 2), 0.99, 1000, 500_000, **BALL), 500_000,
+    Example("3DBall", "BallPlate", 12, behavior(64, 12_000, 1e-3, (128, 2), 0.99, 1000, steps=500_000, **BALL), 500_000,
             (250_000,), ">= 95"),
-    Example("GridWorld", "GoalGrid", 9, behavior(32, 256, 5e-3, (128, 1), 0.9, 5, 500_000), 500_000,
+    Example("GridWorld", "GoalGrid", 9, behavior(32, 256, 5e-3, (128, 1), 0.9, 5, steps=500_000), 500_000,
             (200_000, 350_000), ">= 0.8"),
-    Example("GridWorld", "GoalGrid", 9, behavior(32, 256, 5e-3, (128, 1), 0.9, 5, 500_000), 200_000,
+    Example("GridWorld", "GoalGrid", 9, behavior(32, 256, 5e-3, (128, 1), 0.9, 5, steps=500_000), 200_000,
             (100_000,), ">= 0.8", "observation=one_hot"),
     Example("FoodCollector", "FoodCollector", 4,
-            behavior(1024, 10_240, 5e-3, (128, 2), 0.99, 64, 2_000_000, threaded=True), 300_000, (100_000,)),
-    Example("PushBlock", "PushBlock", 32, behavior(128, 2048, 0.01, (256, 2), 0.99, 64, 2_000_000, threaded=True),
+            behavior(1024, 10_240, 5e-3, (128, 2), 0.99, 64, steps=2_000_000, threaded=True), 300_000, (100_000,)),
+    Example("PushBlock", "PushBlock", 32, behavior(128, 2048, 0.01, (256, 2), 0.99, 64, steps=2_000_000, threaded=True),
             1_000_000, (300_000,)),
     Example("Match3VectorObs", "Match3", 24,
-            behavior(64, 12_000, 1e-3, (128, 2), 0.99, 1000, 5_000_000, schedule="constant", **BALL), 300_000,
+            behavior(64, 12_000, 1e-3, (128, 2), 0.99, 1000, steps=5_000_000, schedule="constant", **BALL), 300_000,
             (100_000,)),
 ]  # fmt: skip
 
