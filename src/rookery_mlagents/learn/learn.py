@@ -279,8 +279,10 @@ def environment_of(options: RunOptions) -> Layer:
         return _player_layer(options, f"{PREFIX}{EDITOR}" if name is None else name, place)
     assert name is not None
     if Path(name).exists():
+        stem = Path(name).stem
+        remedy = f"; for a class in it give {stem}:CLASS, in its folder" if name == f"{stem}.py" else ""
         raise ConfigError(
-            f"{place}: {name} is a file and no program: neither a Unity player nor the name of an environment"
+            f"{place}: {name} is a file and no program: neither a Unity player nor the name of an environment{remedy}"
         )
     words = [word.lstrip("-") for word in settings.env_args or ()]
     source = options.places.get("env_settings.env_args", "--env-args")

@@ -693,7 +693,8 @@ def check_self_play(resolved: Resolved[Any], env: VectorEnv, mapping: PolicyMapp
             given, team = next(iter(settings)), players[0]
             problems.append(
                 f"{source(f'self_play.{given}')}: self_play: side {', '.join(side)} is played by policy {team!r}, "
-                f"which is missing; add self_play: {{{given}: {{}}, {team}: {{}}}}, so that both learn in turn"
+                f"which is missing; add self_play: {{{given}: {{}}, {team}: {{}}}}, so that both learn in turn (in a "
+                f"file of ML-Agents, a section self_play of {team}); agents that take no side cannot be in the game"
             )
     refuse(problems)
     return rule
