@@ -150,7 +150,7 @@ decisions) climbs no more. What can be set is how long the temperature stays hig
 
 Settings of SAC that were tried before those of the table, as BigWallJump, on seed 1 if no other is named: both values
 of ML-Agents (200,000 decisions) -0.40; `steps_per_update` 4 with `init_entcoef` 0.001 (80,000) -0.40, and with 0.01
-(120,000) -0.15 and, repeated, -0.19; 0.003 with `buffer_init_steps` 30,000, stopped at 110,000: -0.21; 0.003 with
+(120,000) -0.15 and, repeated, -0.14; 0.003 with `buffer_init_steps` 30,000, stopped at 110,000: -0.21; 0.003 with
 `learning_rate` 0.001 and `steps_per_update` 2, stopped at 35,000 (seed 1) and 16,000 (seed 2): -0.19 and -0.14; 0.01
 with Rookery's setting `entropy_share` 0.5, stopped at 64,000: -0.28. Those of the table were chosen when seed 1 had
 reached 0.47 with them at 40,000 decisions; seed 2 had not been run with them.
