@@ -330,6 +330,8 @@ def test_schedules_of_exploration(schedule, expected):
         ("SimpleQ", {"model": {"use_lstm": True}}, "model.use_lstm"),
         ("R2D2", {"model": {"use_lstm": True}, "prioritized_replay": True}, "prioritized_replay"),
         ("DQN", {"exploration_config": {"type": "Curiosity"}}, "exploration_config.type"),
+        ("MARWIL", {"exploration_config": {"type": "EpsilonGreedy"}}, "exploration_config.type"),
+        ("BC", {"exploration_config": {"type": "SoftQ", "temperature": 2.0}}, "exploration_config.type"),
     ],
 )
 def test_values_that_cannot_be(algorithm, config, key):

@@ -70,6 +70,14 @@ def drawn_exploration(reader: Reader) -> Values:
     return {}
 
 
+def cloning_exploration(reader: Reader) -> Values:
+    """Checks the exploration of MARWIL and BC, which choose actions only where they are evaluated or asked for one."""
+    kind = exploration_type(reader)
+    if kind not in ("StochasticSampling", OWN_EXPLORATION):
+        refuse_exploration(reader, kind, "StochasticSampling, which samples the policy's own distribution")
+    return {}
+
+
 def curiosity(reader: Reader) -> Values:
     """Translates Curiosity: an intrinsic reward with its own value function, as PPO and A2C learn it."""
     path = "algorithm.signals.curiosity."
@@ -245,7 +253,9 @@ EXPLORATION = [
     refused(_of("Curiosity", forward_net_activation="relu"), ONE_LAYER, DRAWN, fine=("relu",)),
     refused(_of("Curiosity", sub_exploration=None), ONE_LAYER, DRAWN,
             fine=(None, {"type": "StochasticSampling"}, "StochasticSampling")),
-    ignored("exploration_config.type", "it learns from recorded data, and never explores", CLONING_KIND),
+    by(cloning_exploration, TYPE, "", "Exploration type: StochasticSampling.", CLONING_KIND),
+    ignored(_of("StochasticSampling", random_timesteps=0), "it learns from recorded data, and plays no random steps",
+            CLONING_KIND),
     by(q_exploration, TYPE, Q_PATHS, "Exploration type: EpsilonGreedy, PerWorkerEpsilonGreedy, SoftQ, "
        "StochasticSampling, Random, ParameterNoise.", Q_KIND),
     by(q_exploration, _of("EpsilonGreedy", **EPSILON), Q_PATHS,

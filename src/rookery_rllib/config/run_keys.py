@@ -38,13 +38,14 @@ def episode_ends(reader: Reader) -> Values:
 
 def observation_filter(reader: Reader) -> Values:
     value = reader.get("observation_filter")
-    if value not in ("NoFilter", "MeanStdFilter", "ConcurrentMeanStdFilter"):
-        reader.refuse(
-            "observation_filter",
-            f"must be 'NoFilter' or 'MeanStdFilter'{nearest(str(value), ['NoFilter', 'MeanStdFilter'])}; for a custom "
-            "filter, wrap the environment",
+    if callable(value):
+        reader.notes.append(
+            "observation_filter: a filter of the script is not in checkpoints: after restore it starts anew"
         )
-    used = value != "NoFilter"
+    elif value not in ("NoFilter", "MeanStdFilter", "ConcurrentMeanStdFilter"):
+        near = nearest(str(value), ["NoFilter", "MeanStdFilter"])
+        reader.refuse("observation_filter", f"must be 'NoFilter', 'MeanStdFilter' or a function of the shape{near}")
+    used = value != "NoFilter" and not callable(value)
     return {"algorithm.model.normalize_obs": used, "sampling.warmup_steps": 512 if used else 0}
 
 
@@ -176,7 +177,8 @@ LEARNING = [
        "num_gpus above 0: networks learn on one GPU. _fake_gpus: on the CPU.", rl2="resources"),
     to({"seed": None}, "seed", "Seed of all random streams; None = drawn once and stored.", rl2="debugging"),
     by(observation_filter, {"observation_filter": "NoFilter"}, f"{M}normalize_obs sampling.warmup_steps",
-       "MeanStdFilter: observations are normalized by their running mean and standard deviation.", rl2="env_runners"),
+       "MeanStdFilter: observations are normalized by their running mean and standard deviation. A function of the "
+       "shape makes a filter for an environment of one agent, which gets each observation, preprocessed.", rl2="env_runners"),
     ignored({"synchronize_filters": True}, "each policy has one filter, which needs no synchronization",
             rl2="env_runners"),
     ignored({"framework": "tf", "eager_tracing": False, "tf_session_args": SESSION, "local_tf_session_args": THREADS},

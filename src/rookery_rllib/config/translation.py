@@ -22,7 +22,7 @@ from rookery_rllib.config.defaults import (
     copied,
     merge_trainer_configs,
 )
-from rookery_rllib.config.exploration_keys import exploration_type
+from rookery_rllib.config.exploration_keys import OWN_EXPLORATION, exploration_type
 from rookery_rllib.config.key_names import keys_of, why_unknown
 from rookery_rllib.config.reader import Function, Reader, Values
 from rookery_rllib.config.replay_keys import is_td3
@@ -208,12 +208,13 @@ def _merged(algorithm: str, config: Mapping[str, Any]) -> tuple[Config, frozense
         kind = exploration_type(Reader(algorithm, whole, frozenset())) if section == "exploration_config" else ""
         known = keys_of(section, algorithm, kind)
         strange = [key for key in value if key not in known]
-        if (section == "model" and whole["model"]["custom_model"]) or (kind and known == ["type"]):
+        if (section == "model" and whole["model"]["custom_model"]) or kind == OWN_EXPLORATION:
             continue  # the script's own code reads them
-        problems += [
-            f"{GIVEN}: {section}.{key} = {show(value[key])}: {why_unknown(algorithm, f'{section}.{key}', known)}"
-            for key in strange
-        ]
+        if not kind or known != ["type"]:  # else the type is one without keys, or is refused itself
+            problems += [
+                f"{GIVEN}: {section}.{key} = {show(value[key])}: {why_unknown(algorithm, f'{section}.{key}', known)}"
+                for key in strange
+            ]
         given |= {f"{section}.{key}" for key in _given(value, _section(defaults, section), f"{section}.")}
     if isinstance(config.get("evaluation_config"), Mapping):
         given |= {f"evaluation_config.{key}" for key in config["evaluation_config"]}

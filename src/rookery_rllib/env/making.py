@@ -15,13 +15,16 @@ from rookery_rllib.base.notices import mark_warned, printed_lines, say_once
 from rookery_rllib.base.registrations import registered_env
 from rookery_rllib.env.envs import EnvContext, VectorEnv, vector_maker
 from rookery_rllib.env.external_env import ExternalEnv, as_stepped
-from rookery_rllib.env.observing import Observed, Rewrite
+from rookery_rllib.env.observing import Observed, Preparation, PreparedEnv, Rewrite
 from rookery_rllib.gym import registry as gym_registry
 from rookery_rllib.gym.old_envs import adapted, speaks_in_dicts
 from rookery_rllib.gym.old_ids import CurrentId, current_id
 
 Spaces = Mapping[str, tuple[Any, Any]]
 """Observation and action space by policy, None = the environment's."""
+
+
+FILTER_REFUSED = "rllib config: observation_filter: a filter of the script is for environments of one agent"
 
 
 def env_name(env: Any) -> str:
@@ -86,6 +89,10 @@ class EnvMaker:
 
     Attributes:
         rewrite: That function, once there is a trainer.
+        filtered: Whether a filter of the script changes observations.
+        prepare: Returns how the environment preprocesses observations of a space; None = the policy does.
+        preparation: How it does, after an environment was made.
+        updates: Whether a filter learns from these environments, which are not those of an evaluation.
         name: Name of the environment.
         spaces: Spaces that a configuration gives to policies.
         mapping: Agent to policy, where there are several.
@@ -103,6 +110,9 @@ class EnvMaker:
         self.members: Callable[[Any], Any] | None = None
         self.rewritten = rewritten
         self.rewrite: Rewrite | None = None
+        self.filtered, self.updates = False, True
+        self.prepare: Callable[[Any], Preparation | None] | None = None
+        self.preparation: Preparation | None = None
         self.spaces: Spaces = {}
         self.mapping: Callable[[Any, Any], str] | None = None
         self._printed: frozenset[str] = frozenset()
@@ -126,6 +136,8 @@ class EnvMaker:
     @property
     def only_here(self) -> str:
         """Reason why only this process can step the script's environment; empty if others can."""
+        if self.filtered:
+            return "a filter of the script sees all observations"
         made = self.creator.args[0] if isinstance(self.creator, partial) else self.creator
         return why_process_bound(made)
 
@@ -137,14 +149,26 @@ class EnvMaker:
         if isinstance(made, VectorEnv):
             if self.rewritten:
                 raise ConfigError("rllib config: multiagent.observation_fn: a VectorEnv has no agents; leave it out")
+            if self.filtered:
+                raise ConfigError(f"{FILTER_REFUSED}, and this is a VectorEnv")
             return made
         acted = made if self.members is None else self.members(made)
         given = as_stepped(acted) if isinstance(acted, ExternalEnv) else adapted(acted, self.spaces_of)
         if self.rewritten:
             given = Observed(given, self, self._number - 1)
+        elif isinstance(given, gymnasium.Env):
+            given = self._prepared(given)
+        elif self.filtered:
+            raise ConfigError(f"{FILTER_REFUSED}, and {self.name} has several")
         key, known = id(given), self._own
         known[key] = reference(given, lambda: known.pop(key, None)), reference(made)
         return given
+
+    def _prepared(self, env: Any) -> Any:
+        """Returns an environment that preprocesses its observations, if policies cannot."""
+        if self.preparation is None and self.prepare is not None:
+            self.preparation = self.prepare(env.observation_space)
+        return env if self.preparation is None else PreparedEnv(env, self.preparation, self.updates)
 
     def played(self, env: Any) -> list[Any]:
         """Returns the script's objects inside `rookery.Trainer.env` that exist in this process."""
@@ -206,9 +230,9 @@ class EnvMaker:
         return self.spaces.get(self.mapping(agent, None), (None, None))
 
     def another(self, config: Mapping[str, Any] | None = None) -> EnvMaker:
-        """Returns a new maker of the same environment, optionally with other settings."""
+        """Returns a new maker of the same environment for evaluations, optionally with other settings."""
         other = EnvMaker.__new__(EnvMaker)
-        other.__dict__.update(self.__getstate__(), config={**self.config, **(config or {})})
+        other.__dict__.update(self.__getstate__(), config={**self.config, **(config or {})}, updates=False)
         return other
 
     def with_spaces_of(self, trainer: Any) -> EnvMaker:

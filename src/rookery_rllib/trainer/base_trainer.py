@@ -40,6 +40,7 @@ from rookery_rllib.execution.counters import LEARNER_INFO
 from rookery_rllib.execution.iterators import LocalIterator, next_result
 from rookery_rllib.execution.trainer_replay import TrainerReplayBuffer
 from rookery_rllib.model.model_v2 import ModelV2
+from rookery_rllib.model.preparation import preparation_of
 from rookery_rllib.model.shared_weights import Shared, put_together, remember
 from rookery_rllib.policy.batches import ClippedRewards, LearnHook
 from rookery_rllib.policy.callbacks import DefaultCallbacks, EpisodeBook, overrides
@@ -153,9 +154,14 @@ class BaseTrainer(Trainable):
             env = PolicyServerInput
         if env is None:
             raise ConfigError(f"{self}: env is missing: PPOTrainer(config={{'env': MyEnv}}), or env=...")
-        self._known = clients or current_id_of(env)
+        own_filter = given["observation_filter"] if callable(given.get("observation_filter")) else None
+        self._known = clients or (current_id_of(env) if own_filter is None else None)
         observe = (given.get("multiagent") or {}).get("observation_fn")
         self.env_maker = EnvMaker(env, env_config, int(given.get("num_workers") or 0), observe is not None)
+        self.env_maker.filtered = own_filter is not None
+        self.env_maker.prepare = functools.partial(
+            preparation_of, options=given.get("model") or {}, make_filter=own_filter
+        )
         if self.algorithm in TEAM_KIND:
             acts = action_spaces_of(given.get("multiagent") or {})
             self.env_maker.members = functools.partial(as_members, self.algorithm, agents_spaces=acts)
@@ -576,7 +582,9 @@ class BaseTrainer(Trainable):
         return by_name, after, extra
 
     def _actions(self, observations: Sequence[Any], state: Any, policy_id: str, explore: bool | None) -> Any:
-        policy = self.get_policy(policy_id)
+        policy, prepare = self.get_policy(policy_id), self.env_maker.preparation
+        if prepare is not None:
+            observations = [prepare(observation, update=False) for observation in observations]
         if isinstance(policy, LearnedPolicy):
             return policy.act_on(observations, state, explore)
         actor: Any = self.rookery.policies[policy_id]

@@ -43,6 +43,8 @@ def why_local(trainer: Any) -> str:
     for key, given in (("env_task_fn", config["env_task_fn"]), ("observation_fn", maker.rewritten)):
         if given:
             return f"{key} needs the environments in the trainer's process"
+    if maker.filtered:
+        return "observation_filter of the script sees the observations of all environments"
     for moment in ("on_postprocess_trajectory", "on_sample_end"):
         if overrides(callbacks, moment):
             return f"callbacks have {moment}, which reads running episodes"

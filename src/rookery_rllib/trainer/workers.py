@@ -114,7 +114,10 @@ class RolloutWorker:
 
     @property
     def filters(self) -> dict[str, Any]:
-        """The observation statistics of each policy that normalizes observations."""
+        """The filters by policy: the script's, or the observation statistics of policies that normalize."""
+        own = getattr(self._trainer.env_maker.preparation, "filter", None)
+        if own is not None:
+            return dict.fromkeys(self._trainer.rookery.policies, own)
         return {name: policy.normalizer for name, policy in self._trainer.rookery.policies.items()}
 
     @property
