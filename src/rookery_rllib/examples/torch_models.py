@@ -453,6 +453,23 @@ class CustomTorchRPGModel(ExampleModel):
         return self.model.value_function()
 
 
+class EagerModel(ExampleModel):
+    """Fully connected network whose outputs go through a Python function, `forward_eager`."""
+
+    def __init__(self, obs_space: Any, action_space: Any, num_outputs: int, model_config: Any, name: str) -> None:
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+        self.fcnet = FullyConnectedNetwork(obs_space, action_space, num_outputs, model_config, "fcnet")
+
+    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
+        outputs, _ = self.fcnet.forward(input_dict, state, seq_lens)
+        self._values = self.fcnet.value_function()
+        assert isinstance(outputs, Tensor)
+        return self.forward_eager(outputs), state
+
+    def forward_eager(self, feature_layer: Tensor) -> Tensor:
+        return feature_layer
+
+
 class TorchDuelingQModel(TorchModelV2):
     """An interface for models: values of actions as a value of the observation and advantages of the actions."""
 

@@ -7,6 +7,7 @@ outputs the parameters of the action distribution and the values itself (``model
 from __future__ import annotations
 
 import copy
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -17,7 +18,7 @@ from gymnasium import Space
 from gymnasium.spaces import Dict, Tuple
 from torch import Tensor, nn
 
-from rookery.face import ConfigError
+from rookery.face import ConfigError, install_line
 from rookery_rllib.batch.sample_batch import SampleBatch
 from rookery_rllib.batch.view_requirement import ViewRequirement
 from rookery_rllib.model.preprocessors import RowPreprocessor, restore_original_dimensions
@@ -118,15 +119,27 @@ class TorchModelV2(ModelV2):
         return found if as_dict else list(found.values())
 
 
-class TFModelV2(ModelV2):
-    """A TensorFlow model of 2021, with graphs and sessions; its constructor raises an error with a replacement."""
+class TFModelV2(TorchModelV2, nn.Module):
+    """A model of TensorFlow's names; its layers and models of ``tf.keras``, kept as attributes, run on torch.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise ConfigError(
-            f"model {type(self).__name__}: derives from TFModelV2, and there is no TensorFlow here; derive it from "
-            "TorchModelV2 and torch.nn.Module, or write a tf.keras.Model with call(inputs) -> outputs, state, extras, "
-            "which runs on torch"
-        )
+    Raises:
+        ConfigError: If keras is not installed.
+    """
+
+    def __init__(self, obs_space: Any, action_space: Any, num_outputs: int, model_config: Any, name: str) -> None:
+        if importlib.util.find_spec("keras") is None:
+            raise ConfigError(
+                f"model {type(self).__name__}: derives from TFModelV2, whose layers are those of Keras, and keras is "
+                f"not installed: {install_line('keras')}; or derive it from TorchModelV2 and torch.nn.Module"
+            )
+        nn.Module.__init__(self)
+        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+
+    def register_variables(self, variables: Any) -> None:
+        """Does nothing: the variables of attributes are known."""
+
+    def update_ops(self) -> list[Any]:
+        return []
 
 
 # --- training such a model --------------------------------------------------------------------------------------------
@@ -200,19 +213,24 @@ class ScriptNetwork(nn.Module):
 
     def _build(self) -> None:
         """Calls the model once to build Keras weights."""
-        if self.native or not hasattr(self.model, "trainable_variables"):
+        of_keras = [self.model] if not self.of_torch and not self.native else []
+        if isinstance(self.model, TFModelV2):
+            of_keras = list(self.model.children())
+        of_keras = [each for each in of_keras if hasattr(each, "variables") and hasattr(each, "trainable_variables")]
+        if not of_keras:
             return
         with torch.no_grad():
             self.call_model(torch.zeros(1, *self.rows.shape, dtype=torch.float32, device="cpu"), self._zeros(1))
-        found, wanted = len(list(self.model.parameters())), len(self.model.variables)
-        if found < wanted:
-            names = [layer.name for layer in getattr(self.model, "_layers", [])]
-            double = sorted({name for name in names if names.count(name) > 1})
-            where = f" ({', '.join(double)})" if double else ""
-            raise ConfigError(
-                f"model {type(self.model).__name__}: two layers have one name{where}, by which {wanted - found} of "
-                f"{wanted} weights would not learn: give each layer a name of its own"
-            )
+        for each in of_keras:
+            found, wanted = len(list(each.parameters())), len(each.variables)
+            if found < wanted:
+                names = [layer.name for layer in getattr(each, "_layers", [])]
+                double = sorted({name for name in names if names.count(name) > 1})
+                where = f" ({', '.join(double)})" if double else ""
+                raise ConfigError(
+                    f"model {type(self.model).__name__}: two layers have one name{where}, by which {wanted - found} of "
+                    f"{wanted} weights would not learn: give each layer a name of its own"
+                )
 
     def _initial_state(self) -> Sequence[Any]:
         given = self.model.get_initial_state() if hasattr(self.model, "get_initial_state") else []

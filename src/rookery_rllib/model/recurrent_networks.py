@@ -34,8 +34,8 @@ class RecurrentNetwork(TorchModelV2):
         raise NotImplementedError(f"{type(self).__name__} has no forward_rnn(inputs, state, seq_lens)")
 
 
-class TFRecurrentNetwork(TFModelV2):
-    """A recurrent TensorFlow model; its constructor raises an error."""
+class TFRecurrentNetwork(RecurrentNetwork, TFModelV2):
+    """A recurrent model of TensorFlow's names, whose Keras layers run on torch."""
 
 
 def action_size(space: Any) -> int:

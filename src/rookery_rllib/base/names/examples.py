@@ -43,6 +43,7 @@ ray.rllib.examples.models.custom_loss_model  examples.torch_models:
     TorchCustomLossModel CustomLossModel=TorchCustomLossModel
 ray.rllib.examples.models.custom_model_api  examples.torch_models:
     TorchDuelingQModel DuelingQModel=TorchDuelingQModel TorchContActionQModel ContActionQModel=TorchContActionQModel
+ray.rllib.examples.models.eager_model  examples.torch_models: EagerModel
 ray.rllib.examples.models.fast_model  examples.torch_models: TorchFastModel FastModel=TorchFastModel
 ray.rllib.examples.models.modelv3  examples.torch_models: RNNModel=NativeRNNModel
 ray.rllib.examples.models.parametric_actions_model  examples.torch_models:
@@ -89,7 +90,6 @@ ray.rllib.examples.env
     utils: statistics of the matrix games; the games here report them in the last infos of an episode
     tests: RLlib's own tests
 ray.rllib.examples.models
-    eager_model: a TensorFlow model with an eager function; here all models run eagerly
     mobilenet_v2_with_lstm_models: a MobileNet with downloaded weights and an LSTM; write a TorchModelV2 around
         your network, like TorchRNNModel of ray.rllib.examples.models.rnn_model
     neural_computer: a model that uses the package dnc; write a RecurrentNetwork around it, like TorchRNNModel of
