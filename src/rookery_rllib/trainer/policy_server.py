@@ -13,13 +13,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from rookery.face import SCHEME, TOKEN, Client, ConfigError, EpisodeLost, space_to_json
+from rookery.face import ALL, SCHEME, TOKEN, Client, ConfigError, EpisodeLost, space_to_json
 from rookery_rllib.base.notices import say_once
 from rookery_rllib.batch.offline import InputReader, IOContext
 from rookery_rllib.config.translation import policies_of
 from rookery_rllib.env.making import creator_of
 from rookery_rllib.gym.old_envs import adapted, speaks_in_dicts
 from rookery_rllib.gym.old_ids import CurrentId
+
+ANY = "#"
+"""Last character of the name of any number of agents; each agent's name contains it."""
 
 EPISODES_AT_ONCE = 16
 """Limit of concurrent episodes of a trainer's clients; further ones wait."""
@@ -79,7 +82,7 @@ def served(given: dict[str, Any]) -> CurrentId | None:
 def agents_of(clients: CurrentId | None) -> list[str] | None:
     """Returns the agents of clients, one of each group; None for a single agent, or without clients."""
     agents = None if clients is None else clients.kwargs["spaces"].get("agents")
-    return None if agents is None else [f"{agent}0" if agent.endswith("#") else agent for agent in agents]
+    return None if agents is None else [f"{agent}0" if agent.endswith(ANY) else agent for agent in agents]
 
 
 def _written(pair: tuple[Any, Any]) -> dict[str, Any]:
@@ -89,8 +92,9 @@ def _written(pair: tuple[Any, Any]) -> dict[str, Any]:
 def spaces_of_clients(given: dict[str, Any]) -> tuple[Any, Any] | dict[Any, tuple[Any, Any]]:
     """Removes the spaces of clients from a configuration and returns both, by agent if there are several.
 
-    Clients have several agents if the spaces are dicts, or ``env`` is a multi-agent environment. Raises a ConfigError
-    if the spaces or the agents are missing.
+    Clients have several agents if the spaces are dicts, or ``env`` is a multi-agent environment, or policies are named;
+    if one with spaces is named, all agents of clients have that one. Raises a ConfigError if the spaces or the agents
+    are missing.
     """
     seen, done = (given.pop(key, None) for key in ("observation_space", "action_space"))
     if isinstance(seen, dict) or isinstance(done, dict):
@@ -99,10 +103,14 @@ def spaces_of_clients(given: dict[str, Any]) -> tuple[Any, Any] | dict[Any, tupl
         return {agent: (seen[agent], done[agent]) for agent in seen}
     policies = (given.get("multiagent") or {}).get("policies")
     if given.get("env") is None and policies:
+        named, _ = policies_of({"multiagent": given["multiagent"]})
+        only = next(iter(named.items())) if len(named) == 1 else None
+        if only is not None and only[1].observation_space is not None and only[1].action_space is not None:
+            return {f"{only[0]}{ANY}": (only[1].observation_space, only[1].action_space)}
         raise ConfigError(
             "rllib config: multiagent.policies: the agents of clients are missing: give observation_space and "
             "action_space as dicts by agent ('walker#' stands for walker#1, walker#left, ...), or name an env that "
-            "has the same agents"
+            "has the same agents; only with one policy that has spaces may all clients' agents be unknown"
         )
     if given.get("env") is None and (seen is None or done is None):
         raise ConfigError(
@@ -180,14 +188,16 @@ class PolicyClient:
         return name
 
     def get_action(self, episode_id: str, observation: Any) -> Any:
+        given = self._by_name(observation)
         try:
-            action = self._client.get_action(self._played(episode_id), observation)
+            action = self._client.get_action(self._played(episode_id), given)
         except EpisodeLost:
-            action = self._client.get_action(self._another(episode_id), observation)
-        return {agent: action[str(agent)] for agent in observation} if self._several else action
+            action = self._client.get_action(self._another(episode_id), given)
+        return {agent: action[self._name(agent)] for agent in observation} if self._several else action
 
     def log_action(self, episode_id: str, observation: Any, action: Any) -> None:
         """Reports an action that is not the policy's; algorithms with replay learn from it."""
+        observation, action = self._by_name(observation), self._by_name(action)
         try:
             self._client.log_action(self._played(episode_id), observation, action)
         except EpisodeLost:
@@ -196,14 +206,28 @@ class PolicyClient:
     def log_returns(
         self, episode_id: str, reward: Any, info: Any = None, multiagent_done_dict: Mapping[Any, bool] | None = None
     ) -> None:
-        sent_info = {str(agent): _sent(one) for agent, one in (info or {}).items()} if self._several else _sent(info)
-        self._client.log_returns(self._played(episode_id), reward, sent_info or None, multiagent_done_dict)
+        several = self._several
+        sent_info = {self._name(agent): _sent(one) for agent, one in (info or {}).items()} if several else _sent(info)
+        ended = None if multiagent_done_dict is None else self._by_name(multiagent_done_dict)
+        self._client.log_returns(self._played(episode_id), self._by_name(reward), sent_info or None, ended)
 
     def end_episode(self, episode_id: str, observation: Any) -> None:
         with suppress(EpisodeLost):  # its training data ended earlier
-            self._client.end_episode(self._played(episode_id), observation)
+            self._client.end_episode(self._played(episode_id), self._by_name(observation))
         del self._now[episode_id]
         self._unlearned.discard(episode_id)
+
+    def _name(self, agent: Any) -> str:
+        """Returns the name under which the trainer knows an agent: with its group, if there is only one."""
+        known = list(self._client.welcome.get("agents") or ())
+        only = known[0] if len(known) == 1 and known[0].endswith(ANY) else ""
+        return str(agent) if str(agent) == ALL or ANY in str(agent) else f"{only}{agent}"
+
+    def _by_name(self, given: Any) -> Any:
+        """Returns values by agent under the trainer's names; those of a single agent as they are."""
+        if not self._several or not isinstance(given, Mapping):
+            return given
+        return {self._name(agent): value for agent, value in given.items()}
 
     def update_policy_weights(self) -> None:
         """Does nothing: every action is of the newest weights."""

@@ -9,6 +9,7 @@ from typing import Any
 from rookery.face import ConfigError, Rollout
 from rookery_rllib.base.ray_core import wrap_as_actor
 from rookery_rllib.batch.minibatches import do_minibatch_sgd
+from rookery_rllib.base import ray_core
 from rookery_rllib.batch.sample_batch import MultiAgentBatch, SampleBatch
 from rookery_rllib.batch.trajectories import Reading, trajectories
 from rookery_rllib.model.preprocessors import get_preprocessor
@@ -38,6 +39,32 @@ class BaseEnv:
         return list(self._envs)
 
 
+class _RemoteMethod:
+    """A method of an environment that can be called as a remote one too."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._method(*args, **kwargs)
+
+    def remote(self, *args: Any, **kwargs: Any) -> ray_core.ObjectRef:
+        return ray_core.put(self._method(*args, **kwargs))
+
+
+class RemoteEnvView:
+    """An environment as scripts with ``remote_worker_envs`` call it: ``env.set_task.remote(task)``."""
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_env":  # during copying
+            raise AttributeError(name)
+        found = getattr(self._env, name)
+        return _RemoteMethod(found) if callable(found) else found
+
+
 class RolloutWorker:
     """The worker of a trainer, in its process; `worker_index` is always 0."""
 
@@ -53,6 +80,11 @@ class RolloutWorker:
         self._trainer.check_reach()
         found: list[Any] = self._trainer._envs
         return found
+
+    @property
+    def _given_envs(self) -> list[Any]:
+        """The environments that functions of scripts get."""
+        return [RemoteEnvView(env) for env in self._envs] if self._trainer.config["remote_worker_envs"] else self._envs
 
     @property
     def env(self) -> Any:
@@ -137,11 +169,11 @@ class RolloutWorker:
         return [func(self.policy_map[name], name) for name in self.policies_to_train]
 
     def foreach_env(self, func: Callable[[Any], Any]) -> list[Any]:
-        return [func(env) for env in self._envs]
+        return [func(env) for env in self._given_envs]
 
     def foreach_env_with_context(self, func: Callable[[Any, Any], Any]) -> list[Any]:
         context = self._trainer.translation.env_config
-        return [func(env, context) for env in self._envs]
+        return [func(env, context) for env in self._given_envs]
 
     def get_weights(self, policies: Any = None) -> dict[str, Any]:
         found: dict[str, Any] = self._trainer.get_weights(policies)

@@ -1,4 +1,4 @@
-"""Names of ``ray.rllib.examples``: environments, models, and policies that act by a rule.
+"""Names of ``ray.rllib.examples``: environments, models, callbacks, and policies that act by a rule.
 
 The names of models for TensorFlow stand for the same models on torch.
 """
@@ -57,6 +57,7 @@ ray.rllib.examples.models.simple_rpg_model  examples.torch_models:
 ray.rllib.examples.models.trajectory_view_utilizing_models  examples.torch_models:
     TorchFrameStackingCartPoleModel FrameStackingCartPoleModel=TorchFrameStackingCartPoleModel
 
+ray.rllib.examples.custom_metrics_and_callbacks  examples.example_callbacks: MyCallbacks
 ray.rllib.examples.policy  examples.scripted_policies: random_policy.RandomPolicy
     rock_paper_scissors_dummies.AlwaysSameHeuristic rock_paper_scissors_dummies.BeatLastHeuristic
     episode_env_aware_policy.EpisodeEnvAwareLSTMPolicy episode_env_aware_policy.EpisodeEnvAwareAttentionPolicy
@@ -67,7 +68,7 @@ ray.rllib.examples
     serving attention_net attention_net_supervised autoregressive_action_dist batch_norm_model cartpole_lstm
         centralized_critic centralized_critic_2 checkpoint_by_custom_criteria coin_game_env complex_struct_space
         curriculum_learning custom_env custom_eval custom_experiment custom_fast_model custom_keras_model
-        custom_logger custom_loss custom_metrics_and_callbacks custom_metrics_and_callbacks_legacy
+        custom_logger custom_loss custom_metrics_and_callbacks_legacy
         custom_model_api custom_observation_filters custom_rnn_model custom_tf_policy custom_torch_policy
         custom_train_fn deterministic_training dmlab_watermaze eager_execution env_rendering_and_recording
         hierarchical_training iterated_prisoners_dilemma_env lstm_auto_wrapping mobilenet_v2_with_lstm
