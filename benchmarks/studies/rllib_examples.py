@@ -2,9 +2,11 @@
 
 FOLDER is ``rllib/examples`` of the wheel ``ray==1.4.0``, unpacked; the scripts are not part of Rookery. Each runs in an
 empty folder as ``rookery rllib run SCRIPT``, with ``--framework=torch`` and ``--stop-iters=1`` if it has these flags,
-and the further arguments of `ARGUMENTS`. It starts if it ends without an error, or has reported an iteration when
-``--seconds`` are over; for others the row has the last line of the error. ``--write`` puts the rows into
-benchmarks/results/rllib-examples.md; rows of scripts that did not run stay.
+and the further arguments of `ARGUMENTS`, beside a program of `BESIDE`. It starts if it ends without an error, or has
+reported an iteration when ``--seconds`` are over; for others the row has the last line of the error, and the reason of
+`REASONS`. ``--write`` puts the rows into benchmarks/results/rllib-examples.md; rows of scripts that did not run stay.
+Scripts with Keras models need the extra ``keras``, pettingzoo_env needs ``supersuit`` and ``pymunk``, serve_and_rllib
+``requests`` and ``starlette``.
 """
 
 from __future__ import annotations
@@ -37,6 +39,31 @@ ARGUMENTS = {
 }
 """Further arguments by script; ``{recorded}`` is experience that ``saving_experiences`` has written."""
 
+BESIDE = {
+    "unity3d_env_local": "rookery.tasks:BallPlate --behavior agent=3DBall --unity-names --num-areas 12 "
+    "--mlagents-port 5004 --wait 60",
+}
+"""Arguments of a simulated Unity player, ``python -m rookery_mlagents.testing``, that runs beside a script."""
+
+REASONS = {
+    "attention_net_supervised": "imports a module `rllib` that exists only in a checkout of RLlib; trains by TensorFlow",
+    "dmlab_watermaze": "deepmind_lab is not on PyPI",
+    "iterated_prisoners_dilemma_env": "reads `args.tf`, which it does not define: fails in RLlib, too",
+    "mobilenet_v2_with_lstm": "its model is downloaded by torch.hub, and is none of the names here",
+    "multi_agent_independent_learning": "PettingZoo has no waterworld any more",
+    "multi_agent_parameter_sharing": "PettingZoo has no waterworld any more",
+    "offline_rl": "reads /path/to/my/json_file.json, which is to be replaced, and the replay buffer of ray's module",
+    "pettingzoo_env": "today's pistonball has another name and no local_ratio",
+    "random_parametric_agent": "an execution plan of its own",
+    "recsim_with_slateq": "SlateQ is not implemented",
+    "sb2rllib_sb_example": "is for Stable Baselines 2 with TensorFlow 1, without RLlib",
+    "serve_and_rllib": "Ray Serve is not implemented; rookery serve answers over HTTP",
+    "sumo_env_local": "needs SUMO, and a module that is not in the wheel",
+    "two_trainer_workflow": "an execution plan of its own",
+    "vizdoom_with_attention_net": "vizdoomgym is not on PyPI, and today's ViZDoom has other ids and observations",
+}
+"""Reasons of scripts that do not start."""
+
 REPORTED = re.compile(r"training_iteration|TERMINATED|RUNNING|episode_reward_mean")
 """Words of a reported iteration in what a script prints."""
 
@@ -55,16 +82,24 @@ def started(path: Path, words: list[str], seconds: int) -> tuple[bool, str, floa
     with tempfile.TemporaryDirectory() as folder:
         environment["TUNE_RESULT_DIR"] = folder
         command = [sys.executable, "-m", "rookery", "rllib", "run", str(path), "--", *words]
+        player = None
+        if path.stem in BESIDE:
+            host = [sys.executable, "-m", "rookery_mlagents.testing", *BESIDE[path.stem].split()]
+            player = subprocess.Popen(host, cwd=folder, env=environment, stderr=subprocess.DEVNULL)
         running = subprocess.Popen(
             command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         try:
             out, errors = running.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            running.terminate()
+            running.kill()
             out, errors = running.communicate()
             fine = bool(REPORTED.search(out))
             return fine, f"still runs after {seconds} s" if fine else f"nothing reported in {seconds} s", seconds
+        finally:
+            if player is not None:
+                player.kill()
+                player.wait()
     spent = time.perf_counter() - began
     if running.returncode == 0:
         return True, "ends", spent
@@ -97,6 +132,7 @@ def main() -> None:
             continue
         words = [word.format(recorded=recorded(args.folder, args.seconds)) for word in arguments(path)]
         fine, how, spent = started(path, words, args.seconds)
+        how = how if fine else f"{REASONS.get(path.stem, '')}: {how}".removeprefix(": ")
         shown = " ".join(word for word in words if not word.startswith("--input-files"))
         rows[path.stem] = f"| {path.stem} | `{shown}` | {'yes' if fine else 'no'} | {how} | {spent:.0f} |"
         print(rows[path.stem], flush=True)
@@ -110,8 +146,8 @@ def write(head: str, rows: dict[str, str]) -> None:
     text = f"""{TITLE}
 
 Made by `python benchmarks/studies/rllib_examples.py FOLDER --write`: one iteration of each script, unedited, on a
-machine that other work shared. {good} of the {len(rows)} scripts that were run start; the others of the 60 are in the
-table above, as they were before.
+machine that other work shared, with the extra keras. {good} of {len(rows)} scripts start; the others have a reason and
+the last line of their error. unity3d_env_local plays with a simulated player. Rewards are in the table above.
 
 | script | arguments | starts | how | seconds |
 |---|---|---|---|---|

@@ -26,13 +26,7 @@ def episode_ends(reader: Reader) -> Values:
     if reader.get("no_done_at_end"):
         wrappers.append(EndlessTask())
     if reader.get("horizon") is not None:
-        wrappers.append(Horizon(reader.whole("horizon", 1)))
-        if reader.get("soft_horizon"):
-            reader.refuse(
-                "soft_horizon",
-                "an episode that ended is always reset here; write an environment that reports truncated after horizon "
-                "steps and continues from its state at reset, and leave horizon out",
-            )
+        wrappers.append(Horizon(reader.whole("horizon", 1), bool(reader.get("soft_horizon"))))
     return {"env.wrappers": tuple(wrappers)}
 
 
@@ -125,8 +119,8 @@ ENVIRONMENT = [
     used({"env": None}, "Environment: an id, a registered name or a class.", rl2="environment"),
     used({"env_config": {}}, "Arguments of the environment, passed as an EnvContext.", rl2="environment"),
     by(episode_ends, {"horizon": None, "soft_horizon": False, "no_done_at_end": False}, "env.wrappers",
-       "Episodes are truncated after horizon steps. no_done_at_end: every end of an episode counts as truncated. "
-       "With horizon, soft_horizon = True is refused.", rl2="env_runners"),
+       "Episodes are truncated after horizon steps. soft_horizon: the next episode then continues from the state of the "
+       "environment, which is not reset. no_done_at_end: every end of an episode counts as truncated.", rl2="env_runners"),
     used({"env_task_fn": None},
          "Function (result, env, env_context), called after each iteration; it returns the next task.",
          rl2="environment"),

@@ -14,12 +14,18 @@ ALL = "__all__"
 
 @dataclass(frozen=True)
 class Horizon:
-    """Truncates episodes after a number of steps (``horizon``)."""
+    """Truncates episodes after a number of steps (``horizon``).
+
+    Attributes:
+        steps: Steps of an episode.
+        soft: Whether the next episode continues from the state of the environment (``soft_horizon``).
+    """
 
     steps: int
+    soft: bool = False
 
     def __call__(self, env: Any) -> Any:
-        return _Ending(env, self.steps, False)
+        return _Ending(env, self.steps, False, self.soft)
 
 
 @dataclass(frozen=True)
@@ -33,11 +39,13 @@ class EndlessTask:
 class _Ending:
     """Base of wrappers that change the ends of episodes only."""
 
-    def __init__(self, env: Any, steps: int | None, cuts_only: bool) -> None:
+    def __init__(self, env: Any, steps: int | None, cuts_only: bool, soft: bool = False) -> None:
         self.env = env
         self._most = steps
         self._cuts_only = cuts_only
+        self._soft = soft
         self._steps = 0
+        self._kept: Any = None  # observation from which the next episode continues
 
     def __getattr__(self, name: str) -> Any:
         if name == "env":  # during unpickling
@@ -49,13 +57,17 @@ class _Ending:
         return getattr(self.env, "unwrapped", self.env)
 
     def reset(self, *args: Any, **kwargs: Any) -> Any:
-        self._steps = 0
+        kept, self._kept, self._steps = self._kept, None, 0
+        if kept is not None:
+            return kept, {}
         return self.env.reset(*args, **kwargs)
 
     def step(self, action: Any) -> Any:
         obs, reward, terminated, truncated, info = self.env.step(action)
         self._steps += 1
         late = self._most is not None and self._steps >= self._most
+        if self._soft and late and not _is_over(terminated) and not _is_over(truncated):
+            self._kept = obs
         if not isinstance(terminated, Mapping):
             truncated = truncated or late
             if self._cuts_only:
@@ -69,3 +81,8 @@ class _Ending:
             if ALL in terminated or ALL in truncated:
                 truncated[ALL] = True
         return obs, reward, terminated, truncated, info
+
+
+def _is_over(ends: Any) -> bool:
+    """Returns whether an end of an episode was reported, of any agent."""
+    return any(ends.values()) if isinstance(ends, Mapping) else bool(ends)

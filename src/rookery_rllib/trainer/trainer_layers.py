@@ -28,6 +28,10 @@ def trainer_layers(trainer: Any) -> list[Layer]:
         steps = {} if limit is None else {"max_episode_steps": limit}
         settings = {**known.kwargs, **translation.env_config, **steps}
         layers.append(Layer("rllib config: env_config", {"env.config": settings}))
+        if trainer.has_clients and translation.settings.get("algorithm.rollout_size", 0) is None:
+            # few clients leave most environments idle, whose rounds would count as steps
+            batch = max(int(trainer.config["train_batch_size"]), 1)
+            layers.append(Layer("rllib config: train_batch_size", {"algorithm.rollout_size": batch}))
     elif (
         trainer.env_maker.copies is None
         and reaches_environments(trainer)
