@@ -28,6 +28,7 @@ class Reader:
         agents: Agents of this policy in an environment; 1 if unknown.
         env_agents: Agents of all policies in an environment; 1 if unknown.
         cluster: Address of the cluster that workers run on; empty = in this process.
+        script_keys: Keys that a script's trainer adds, which only its own code reads.
         notes: Lines to print once.
         problems: Lines of the error to raise.
     """
@@ -38,6 +39,7 @@ class Reader:
     agents: int = 1
     env_agents: int = 1
     cluster: str = ""
+    script_keys: frozenset[str] = frozenset()
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 

@@ -8,7 +8,7 @@ so that none of those has an effect.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
@@ -118,6 +118,7 @@ def translated(
     agents: Sequence[Any] | None = None,
     discrete: bool | None = None,
     cluster: str = "",
+    script_keys: Collection[str] = (),
 ) -> Translation:
     """Translates a configuration of 2021.
 
@@ -127,6 +128,7 @@ def translated(
         agents: The agents of the environment, with which batches of several rounds are counted; None = one per policy.
         discrete: Whether actions are discrete, if known; SAC has two forms.
         cluster: Address of the Ray cluster that workers run on; empty = environments run in this process.
+        script_keys: Keys that a script's trainer adds, which only its own code reads.
 
     Raises:
         ConfigError: With a line for each unknown or impossible key, in the spelling of 2021.
@@ -134,11 +136,12 @@ def translated(
     if algorithm not in DEFAULT_CONFIGS:
         known = list(DEFAULT_CONFIGS)
         raise ConfigError(f"rllib: there is no algorithm {algorithm!r}{nearest(algorithm, known)}; {', '.join(known)}")
-    whole, given = _merged(algorithm, config)
+    whole, given = _merged(algorithm, config, script_keys)
     policies, mapping = policies_of(whole)
     counts = _counts(policies, mapping, agents)
     everyone = len(agents) if agents else 1
-    main = Reader(algorithm, whole, given, counts.get(next(iter(policies)), 1), everyone, cluster)
+    main = Reader(algorithm, whole, given, counts.get(next(iter(policies)), 1), everyone, cluster,
+                  frozenset(script_keys))  # fmt: skip
     found = _settings(main, discrete)
     standard = _settings(Reader(algorithm, copied(DEFAULT_CONFIGS[algorithm]), frozenset(), cluster=cluster), discrete)
     entries, own = _entries(main, policies, counts, found, discrete)
@@ -177,7 +180,9 @@ def translated(
 # --- the configuration, whole -----------------------------------------------------------------------------------------
 
 
-def _merged(algorithm: str, config: Mapping[str, Any]) -> tuple[Config, frozenset[str]]:
+def _merged(
+    algorithm: str, config: Mapping[str, Any], script_keys: Collection[str] = ()
+) -> tuple[Config, frozenset[str]]:
     """Returns the configuration with its defaults, and the keys that were set.
 
     Raises:
@@ -186,9 +191,9 @@ def _merged(algorithm: str, config: Mapping[str, Any]) -> tuple[Config, frozense
     defaults = DEFAULT_CONFIGS[algorithm]
     config = {key: dict(value) if isinstance(value, Mapping) else value for key, value in config.items()}
     problems = [
-        f"{GIVEN}: {key} = {show(value)}: {why_unknown(algorithm, str(key), keys_of('', algorithm))}"
+        f"{GIVEN}: {key} = {show(value)}: {why_unknown(algorithm, str(key), [*keys_of('', algorithm), *script_keys])}"
         for key, value in config.items()
-        if key not in defaults
+        if key not in defaults and key not in script_keys
     ]
     for key, value in config.items():
         if is_undecided(value) or _is_grid(value):
@@ -524,7 +529,7 @@ def _own(
     """Translates the configuration of one policy."""
     base = main.config if algorithm == main.algorithm else DEFAULT_CONFIGS[algorithm]
     try:
-        _, given = _merged(algorithm, config)
+        _, given = _merged(algorithm, config, main.script_keys)
     except ConfigError as error:
         raise ConfigError(*(f"{GIVEN}: {at}: {line.removeprefix(f'{GIVEN}: ')}" for line in error.problems)) from error
     given_keys = {key for key in main.given if key in DEFAULT_CONFIGS[algorithm] and key != "multiagent"}

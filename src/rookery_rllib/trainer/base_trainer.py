@@ -239,10 +239,13 @@ class BaseTrainer(Trainable):
     def _translate(self, given: dict[str, Any], agents: list[Any] | None, env: Any) -> None:
         """Translates the configuration, for workers on a joined cluster if possible."""
         cluster = address()
+        script_keys = {*self._default_config, *(given if self._allow_unknown_configs else ())}
+        script_keys -= set(DEFAULT_CONFIGS[self.algorithm])
         asks = cluster and any(
             {**DEFAULT_CONFIGS[self.algorithm], **given}[key] for key in ("num_workers", "evaluation_num_workers")
         )
-        self.translation = translated(self.algorithm, given, agents=agents, cluster=cluster if asks else "")
+        make = functools.partial(translated, self.algorithm, given, agents=agents, script_keys=script_keys)
+        self.translation = make(cluster=cluster if asks else "")
         self.callbacks = self._make_callbacks(self.translation.callbacks)
         self._take_over_translation(env)
         why = why_local(self) if asks else ""
@@ -250,7 +253,7 @@ class BaseTrainer(Trainable):
             why = "policies act on the learner's GPU, and workers have none; set num_gpus_per_worker"
         if why:
             say_once(f"{self}: num_workers: environments run in this process, not in workers on the cluster: {why}")
-            self.translation = translated(self.algorithm, given, agents=agents)
+            self.translation = make()
             self._take_over_translation(env)
 
     def _take_over_translation(self, env: Any) -> None:

@@ -20,6 +20,7 @@ from rookery_rllib.env.envs import EnvContext
 from rookery_rllib.execution.iterators import LocalIterator
 from rookery_rllib.policy.policies import PolicySpec
 from rookery_rllib.trainer.base_trainer import BaseTrainer
+from rookery_rllib.trainer.random_agent import RandomAgent
 
 
 class Trainer(BaseTrainer):
@@ -54,26 +55,43 @@ QMixTrainer, MADDPGTrainer = TRAINERS["QMIX"], TRAINERS["MADDPG"]
 ImpalaTrainer, APPOTrainer = TRAINERS["IMPALA"], TRAINERS["APPO"]
 MARWILTrainer, BCTrainer, CQLTrainer = (TRAINERS[name] for name in ("MARWIL", "BC", "CQL"))
 ApexTrainer, ApexDDPGTrainer = TRAINERS["APEX"], TRAINERS["APEX_DDPG"]
+
+
+class RandomAgentTrainer(RandomAgent, Trainer):
+    """Plays with random actions and learns nothing; contrib/RandomAgent."""
+
+
+TRAINERS["RandomAgent"] = RandomAgentTrainer
 GenericOffPolicyTrainer = DQNTrainer
 """Base of off-policy trainers made by ``with_updates``."""
 
 UNSUPPORTED = {
-    "ES": "evolution strategies", "ARS": "augmented random search", "DREAMER": "Dreamer", "MAML": "MAML",
-    "MBMPO": "MBMPO", "SlateQ": "SlateQ", "contrib/AlphaZero": "AlphaZero", "contrib/LinTS": "linear bandits",
-    "contrib/LinUCB": "linear bandits",
-    "contrib/RandomAgent": "the random agent (use a Policy that draws from its action space)",
-}  # fmt: skip
-"""Unsupported trainers of 2021, with descriptions."""
+    "ES": "evolution strategies are not implemented; use PPO",
+    "ARS": "augmented random search is not implemented; use PPO",
+    "DREAMER": "Dreamer is not implemented; use PPO or DQN on images, with use_lstm for memory",
+    "MAML": "MAML is not implemented; draw a task in reset(), observe it, and use PPO",
+    "MBMPO": "MB-MPO is not implemented; use SAC, which needs few environment steps",
+    "SlateQ": "SlateQ is not implemented; give slates numbers, as a Discrete space, and use DQN",
+    "contrib/AlphaZero": "AlphaZero is not implemented; use PPO with masks of possible moves",
+    "contrib/LinTS": "linear bandits are not implemented; use DQN with gamma = 0",
+    "contrib/LinUCB": "linear bandits are not implemented; use DQN with gamma = 0",
+}
+"""Trainers of 2021 that do not exist here, with what to use."""
 
 
-def get_trainer_class(alg: str) -> type[Trainer]:
-    """Returns the trainer of a name, ``PPO``; raises a ConfigError with a description for unsupported ones."""
-    if alg.removeprefix("contrib/") in TRAINERS:
-        return TRAINERS[alg.removeprefix("contrib/")]
+def get_trainer_class(alg: str, return_config: bool = False) -> Any:
+    """Returns the trainer of a name, ``PPO``, and with `return_config` its default configuration, too.
+
+    Raises:
+        ConfigError: If there is none; with what to use, or the nearest name.
+    """
+    found = TRAINERS.get(alg.removeprefix("contrib/"))
     known = list(TRAINERS)
-    if alg in UNSUPPORTED:
-        raise ConfigError(f"{alg}: {UNSUPPORTED[alg]} is not supported; there are {', '.join(known)}")
-    raise ConfigError(f"{alg}: there is no such trainer{nearest(alg, known)}; there are {', '.join(known)}")
+    if found is None and alg in UNSUPPORTED:
+        raise ConfigError(f"{alg}: {UNSUPPORTED[alg]}; there are {', '.join(known)}")
+    if found is None:
+        raise ConfigError(f"{alg}: there is no such trainer{nearest(alg, known)}; there are {', '.join(known)}")
+    return (found, found._default_config) if return_config else found
 
 
 def with_base_config(base_config: Mapping[str, Any], extra_config: Mapping[str, Any]) -> dict[str, Any]:

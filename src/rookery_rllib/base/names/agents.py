@@ -79,6 +79,7 @@ ray.rllib.agents.sac  policy.templates: sac_torch_policy.SACTorchPolicy sac_tf_p
 
 ray.rllib.contrib.maddpg.maddpg  trainer.trainers: MADDPGTrainer  config.defaults: DEFAULT_CONFIG=MADDPG_DEFAULT_CONFIG
 ray.rllib.contrib.maddpg  .maddpg: *
+ray.rllib.contrib.random_agent.random_agent  trainer.trainers: RandomAgentTrainer
 
 ray.rllib.evaluation  policy.episodes: episode.MultiAgentEpisode
     trainer.script_workers: rollout_worker.RolloutWorker worker_set.WorkerSet

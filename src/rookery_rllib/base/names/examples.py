@@ -58,7 +58,8 @@ ray.rllib.examples.models.trajectory_view_utilizing_models  examples.torch_model
     TorchFrameStackingCartPoleModel FrameStackingCartPoleModel=TorchFrameStackingCartPoleModel
 
 ray.rllib.examples.custom_metrics_and_callbacks  examples.example_callbacks: MyCallbacks
-ray.rllib.examples.policy  examples.scripted_policies: random_policy.RandomPolicy
+ray.rllib.examples.policy  policy.random_policy: random_policy.RandomPolicy
+    examples.scripted_policies:
     rock_paper_scissors_dummies.AlwaysSameHeuristic rock_paper_scissors_dummies.BeatLastHeuristic
     episode_env_aware_policy.EpisodeEnvAwareLSTMPolicy episode_env_aware_policy.EpisodeEnvAwareAttentionPolicy
 """)
