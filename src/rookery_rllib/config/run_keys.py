@@ -228,8 +228,10 @@ REPORTING = [
          rl2="offline_data"),
     used({"output_max_file_size": 64 * 1024 * 1024}, "Bytes after which a new output file is started.",
          rl2="offline_data"),
-    ignored({"input_evaluation": ["is", "wis"], "postprocess_inputs": False, "shuffle_buffer_size": 0},
-            "data are read whole; policies are estimated by rookery evaluate RUN --replay DATA", rl2="offline_data"),
+    used({"input_evaluation": ["is", "wis"]},
+         "Off-policy estimates of MARWIL, BC and CQL in results, from recorded episodes with action_prob: is, wis. "
+         "rookery evaluate RUN --replay DATA has intervals, and more estimators.", rl2="offline_data"),
+    ignored({"postprocess_inputs": False, "shuffle_buffer_size": 0}, "data are read whole", rl2="offline_data"),
 ]  # fmt: skip
 
 MULTIAGENT = [

@@ -62,6 +62,7 @@ from rookery_rllib.trainer.cluster_workers import (
 from rookery_rllib.trainer.evaluating import TrainerEvaluation
 from rookery_rllib.trainer.evaluation_workers import EvaluationWorkers
 from rookery_rllib.trainer.policy_server import PolicyServerInput, agents_of, served
+from rookery_rllib.trainer.recorded_estimates import RecordedEstimates
 from rookery_rllib.trainer.recorded_input import replay_of
 from rookery_rllib.trainer.recording import Recorder, writer_of
 from rookery_rllib.trainer.restoring import restore_checkpoint, write_checkpoint
@@ -196,6 +197,7 @@ class BaseTrainer(Trainable):
         self._hooked: list[str] = []
         self._writer = writer_of(self.config, self.logdir)
         self.workers = WorkerSet(self)
+        self._estimates: RecordedEstimates | None = None
         self.recorded = self._recorded()
         if observe is not None:
             self.env_maker.rewrite = rewriting(self, observe)
@@ -217,6 +219,8 @@ class BaseTrainer(Trainable):
     def _recorded(self) -> str:
         """Returns the directory of recorded experience that it learns from; empty for algorithms that sample.
 
+        Prepares off-policy estimates from it.
+
         Raises:
             ConfigError: If `input` is wrong for the algorithm, or the environment has several agents.
         """
@@ -234,7 +238,11 @@ class BaseTrainer(Trainable):
         spaces = env.observation_space, env.action_space
         if not self.makes_environments:
             env.close()
-        return replay_of(self.config, self.logdir, spaces)
+        place, files = replay_of(self.config, self.logdir, spaces)
+        methods, gamma = self.config["input_evaluation"], float(self.config["gamma"])
+        rows = int(self.config["train_batch_size"])
+        self._estimates = RecordedEstimates(methods, files, self.get_policy, gamma, rows)
+        return place
 
     def _translate(self, given: dict[str, Any], agents: list[Any] | None, env: Any) -> None:
         """Translates the configuration, for workers on a joined cluster if possible."""
@@ -505,6 +513,8 @@ class BaseTrainer(Trainable):
             more = {"custom_metrics": dict(reported)} if reported else {}
             result["custom_metrics"] |= {name: dict(reported)} if reported else {}
             info["learner"][name] = {"learner_stats": stats, **learner_extras(stats), **more}
+        if self._estimates is not None:
+            result["off_policy_estimator"] = self._estimates.result()
         spent = performance(self._stopwatch.since(), counted["timesteps_this_iter"])
         return {**result, **counted, "info": info, **spent}
 

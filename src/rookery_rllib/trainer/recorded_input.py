@@ -19,8 +19,8 @@ ROWS = 20_000
 """Rows that are read from a reader of a script, which has no end."""
 
 
-def replay_of(config: Mapping[str, Any], folder: str, spaces: tuple[Any, Any]) -> str:
-    """Converts the key ``input`` to replay; returns its directory.
+def replay_of(config: Mapping[str, Any], folder: str, spaces: tuple[Any, Any]) -> tuple[str, list[str]]:
+    """Converts the key ``input`` to replay; returns its directory, and the files that were read.
 
     Args:
         config: The configuration, with ``input``: files, a directory, a pattern, a list of them, a dict of them with
@@ -47,7 +47,7 @@ def replay_of(config: Mapping[str, Any], folder: str, spaces: tuple[Any, Any]) -
             "from here, and of several by rookery replay import and rookery train"
         )
     write_recordings(place / "replay", recordings, replace=True, written=None, imported=files)
-    return str(place / "replay")
+    return str(place / "replay"), files
 
 
 def files_of(config: Mapping[str, Any], place: Path) -> list[str]:

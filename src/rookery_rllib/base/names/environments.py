@@ -43,6 +43,8 @@ ray.rllib.models.preprocessors  model.preprocessors:
 ray.rllib.offline  batch.offline:
     io_context.IOContext input_reader.InputReader output_writer.OutputWriter output_writer.NoopOutput
     json_reader.JsonReader json_writer.JsonWriter mixed_input.MixedInput shuffled_input.ShuffledInput  .*: *
+    batch.estimators: off_policy_estimator.OffPolicyEstimator off_policy_estimator.OffPolicyEstimate
+        is_estimator.ImportanceSamplingEstimator wis_estimator.WeightedImportanceSamplingEstimator
 ray._private.utils  batch.offline: get_user_temp_dir
 
 ray.rllib.policy.sample_batch  batch.sample_batch: SampleBatch MultiAgentBatch DEFAULT_POLICY_ID
@@ -66,8 +68,8 @@ ray.rllib.evaluation
         of RLlib's sampler; use the callback on_postprocess_trajectory to read or change a batch
 ray.rllib.offline
     D4RLReader d4rl_reader: D4RL datasets; `rookery replay import` reads their .hdf5 files, and Minari datasets
-    estimators is_estimator wis_estimator off_policy_estimator: off-policy estimators; use
-        `rookery replay import FOLDER -o DATA`, then `rookery evaluate RUN --replay DATA --stochastic`
+    estimators: later names of off-policy estimators; use input_evaluation, or `rookery replay import FOLDER -o DATA`,
+        then `rookery evaluate RUN --replay DATA --stochastic`
 ray
     _private: internal functions of Ray; only get_user_temp_dir exists here
 """)
