@@ -216,6 +216,20 @@ class BaseTrainer(Trainable):
         self.train_exec_impl = self._planned()
         self._init(self.config, self.env_creator)
 
+    @functools.cached_property
+    def _spaces(self) -> tuple[Any, Any]:
+        """Observation and action space of the environment."""
+        env = self.env_maker.made[0] if self.makes_environments else self.env_creator(dict(self.config["env_config"]))
+        spaces = env.observation_space, env.action_space
+        if not self.makes_environments:
+            env.close()
+        return spaces
+
+    @property
+    def action_space(self) -> Any:
+        """Action space of the environment."""
+        return self._spaces[1]
+
     def _recorded(self) -> str:
         """Returns the directory of recorded experience that it learns from; empty for algorithms that sample.
 
@@ -234,11 +248,7 @@ class BaseTrainer(Trainable):
             return ""
         if self.is_multi_agent or self.has_clients:
             raise ConfigError(f"{self}: env: recorded experience of one agent is learned from, in an environment of it")
-        env = self.env_maker.made[0] if self.makes_environments else self.env_creator(dict(self.config["env_config"]))
-        spaces = env.observation_space, env.action_space
-        if not self.makes_environments:
-            env.close()
-        place, files = replay_of(self.config, self.logdir, spaces)
+        place, files = replay_of(self.config, self.logdir, self._spaces)
         methods, gamma = self.config["input_evaluation"], float(self.config["gamma"])
         rows = int(self.config["train_batch_size"])
         self._estimates = RecordedEstimates(methods, files, self.get_policy, gamma, rows)

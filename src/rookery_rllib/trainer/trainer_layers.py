@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from rookery.face import ConfigError, Layer
-from rookery_rllib.config.algorithms import CLONING_KIND, DDPG_KIND, ON_POLICY, Q_KIND, SAC_KIND
+from rookery_rllib.base.notices import say_once
+from rookery_rllib.config.algorithms import DDPG_KIND, ON_POLICY, Q_KIND, SAC_KIND
 from rookery_rllib.config.defaults import merge_trainer_configs
 from rookery_rllib.model.catalog import custom_model, network_factory
 from rookery_rllib.model.model_v2 import ScriptNetwork
+from rookery_rllib.model.script_features import feature_settings
 from rookery_rllib.model.script_q_models import q_settings
 from rookery_rllib.model.viewing_models import ViewingNetwork, looks_back
 from rookery_rllib.policy.callbacks import overrides
@@ -83,10 +85,18 @@ def policy_layers(trainer: Any, name: str, entry: Any) -> list[Layer]:
     if custom_model(options) is None:
         return []
     algorithm = trainer.algorithm
-    if algorithm in (*SAC_KIND, *DDPG_KIND, *CLONING_KIND):
+    if algorithm in DDPG_KIND:
+        say_once(
+            f"{trainer}: model.custom_model: the features of actor and critics are those of actor_hiddens on its "
+            "outputs; each network has a model of its own"
+        )
+        features = feature_settings(own, options, entry.action_space or trainer.action_space)
+        layer = {f"policies.{name}.{setting}": value for setting, value in features.items()}
+        return [Layer(f"policy {name}: custom_model", layer)]
+    if algorithm in SAC_KIND:
         raise ConfigError(
             f"rllib config: model.custom_model = {options['custom_model']!r}: the networks of {algorithm} "
-            "are made by settings, actor and critics alike; leave it out, or use PPO, A2C, PG or DQN, or "
+            "are made by settings, actor and critics alike; leave it out, or use DDPG, TD3 or PPO, or "
             "rookery's own algorithm with model.module (docs/how-to/own-model.md)"
         )
     looks = algorithm in ON_POLICY and looks_back(options)

@@ -34,9 +34,9 @@ from rookery.core.settings.fields import (
     Structural,
 )
 from rookery.core.settings.reach import Count, Rows
-from rookery.models.build import ModelConfig, build_trunk
+from rookery.models.build import ModelConfig, build_body, build_trunk
 from rookery.models.distributions import Behavior, Distribution
-from rookery.models.heads import HeadSpec, ValueHead
+from rookery.models.heads import GivenActionHead, GivenValueHead, HeadSpec, ValueHead
 from rookery.models.squashed import Squashed, SquashedGaussian
 from rookery.models.structure import Inputs, Structure, Tower
 from rookery.native.forward import attach
@@ -217,7 +217,7 @@ def marwil_weights(advantage: Tensor, *, beta: float, square: float, max_exponen
 
 
 class Value(nn.Module):
-    """Value function with its own trunk.
+    """Value function with its own trunk; a model with ``output=action_params`` computes the value itself.
 
     Args:
         policy: The policy whose observations are valued.
@@ -228,6 +228,11 @@ class Value(nn.Module):
     def __init__(self, policy: Policy, model: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()
         self.model = model
+        self.head: ValueHead | GivenValueHead
+        if isinstance(policy.head, GivenActionHead):
+            self.trunk, _, width = build_body(policy.input_spec, policy.action_spec, model, generator=generator)
+            self.head = GivenValueHead(width - 1, columns=1)
+            return
         self.trunk = build_trunk(policy.input_spec, model, generator=generator)
         features = self.trunk.num_features
         assert isinstance(features, int)
