@@ -46,7 +46,7 @@ BESIDE = {
 """Arguments of a simulated Unity player, ``python -m rookery_mlagents.testing``, that runs beside a script."""
 
 REASONS = {
-    "attention_net_supervised": "imports a module `rllib` that exists only in a checkout of RLlib; trains by TensorFlow",
+    "attention_net_supervised": "imports `rllib`, which only a checkout of RLlib has, and trains by TensorFlow",
     "dmlab_watermaze": "deepmind_lab is not on PyPI",
     "iterated_prisoners_dilemma_env": "reads `args.tf`, which it does not define: fails in RLlib, too",
     "mobilenet_v2_with_lstm": "its model is downloaded by torch.hub, and is none of the names here",

@@ -109,7 +109,8 @@ class WeightedImportanceSamplingEstimator(OffPolicyEstimator):
         self._sums[: len(ratios)] += ratios
         self._counts[: len(ratios)] += 1
         means = self._sums[: len(ratios)] / self._counts[: len(ratios)]
-        return np.divide(ratios, means, out=np.zeros_like(ratios), where=means > 0)
+        found: np.ndarray = np.divide(ratios, means, out=np.zeros_like(ratios), where=means > 0)
+        return found
 
 
 ESTIMATORS: dict[str, type[OffPolicyEstimator]] = {

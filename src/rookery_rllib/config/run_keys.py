@@ -119,8 +119,9 @@ ENVIRONMENT = [
     used({"env": None}, "Environment: an id, a registered name or a class.", rl2="environment"),
     used({"env_config": {}}, "Arguments of the environment, passed as an EnvContext.", rl2="environment"),
     by(episode_ends, {"horizon": None, "soft_horizon": False, "no_done_at_end": False}, "env.wrappers",
-       "Episodes are truncated after horizon steps. soft_horizon: the next episode then continues from the state of the "
-       "environment, which is not reset. no_done_at_end: every end of an episode counts as truncated.", rl2="env_runners"),
+       "Episodes are truncated after horizon steps. soft_horizon: the next one then continues from the state of the "
+       "environment, which is not reset. no_done_at_end: every end of an episode counts as truncated.",
+       rl2="env_runners"),
     used({"env_task_fn": None},
          "Function (result, env, env_context), called after each iteration; it returns the next task.",
          rl2="environment"),
@@ -172,7 +173,8 @@ LEARNING = [
     to({"seed": None}, "seed", "Seed of all random streams; None = drawn once and stored.", rl2="debugging"),
     by(observation_filter, {"observation_filter": "NoFilter"}, f"{M}normalize_obs sampling.warmup_steps",
        "MeanStdFilter: observations are normalized by their running mean and standard deviation. A function of the "
-       "shape makes a filter for an environment of one agent, which gets each observation, preprocessed.", rl2="env_runners"),
+       "shape makes a filter for an environment of one agent, which gets each observation, preprocessed.",
+       rl2="env_runners"),
     ignored({"synchronize_filters": True}, "each policy has one filter, which needs no synchronization",
             rl2="env_runners"),
     ignored({"framework": "tf", "eager_tracing": False, "tf_session_args": SESSION, "local_tf_session_args": THREADS},

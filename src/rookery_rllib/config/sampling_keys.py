@@ -164,8 +164,8 @@ SAMPLING = [
             rl2="env_runners"),
     ignored({"remote_worker_envs": False, "remote_env_batch_wait_ms": 0},
             "a worker on a cluster steps its environments in its own process, so use more workers; without a cluster, "
-            "environment processes are used if a short measurement finds them faster. With remote_worker_envs, functions of "
-            "foreach_env may call env.method.remote(...)", rl2="env_runners"),
+            "environment processes are used if a short measurement finds them faster. With remote_worker_envs, "
+            "functions of foreach_env may call env.method.remote(...)", rl2="env_runners"),
     ignored({"fake_sampler": False}, "every step is a real one", rl2="debugging"),
     computed(lambda reader: "restart" if reader.get("ignore_worker_failures") else "stop",
              {"ignore_worker_failures": False}, "env.on_error",

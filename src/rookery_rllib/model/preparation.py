@@ -28,9 +28,10 @@ class Preparation:
         self._preprocessor = get_preprocessor(space)(space, options)
         shape = tuple(self._preprocessor.shape)
         self.filter = None if make_filter is None else make_filter(shape)
-        self.space: Any = Box(-np.inf, np.inf, shape, np.float32)
+        found: Any = Box(-np.inf, np.inf, shape, np.float32)
         if isinstance(space, Dict | Tuple | EntitySet):
-            self.space.original_space = space
+            found.original_space = space
+        self.space: Any = found
 
     def __call__(self, observation: Any, update: bool) -> np.ndarray:
         """Returns an observation as a flat array, or as an image; `update`: whether the filter learns from it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from gymnasium import Space
@@ -57,8 +58,10 @@ class ScriptFeatures(nn.Module):
         sizes = [RowPreprocessor(obs_space, options).size, *widths]
         self.network = FeatureNetwork(obs_space, action_space, sizes[0], make=make, options=options)
         if self.network.states:
-            raise ConfigError("rllib config: model.custom_model: DDPG and TD3 do not train policies with memory; use PPO")
-        layers = [SlimFC(*pair, activation_fn=activation) for pair in zip(sizes, sizes[1:], strict=False)]
+            raise ConfigError(
+                "rllib config: model.custom_model: DDPG and TD3 do not train policies with memory; use PPO"
+            )
+        layers = [SlimFC(*pair, activation_fn=activation) for pair in pairwise(sizes)]
         self.layers = nn.Sequential(*layers)
         self.num_features = sizes[-1]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rookery.face import ConfigError, Rollout
+from rookery_rllib.base import ray_core
 from rookery_rllib.base.ray_core import wrap_as_actor
 from rookery_rllib.batch.minibatches import do_minibatch_sgd
-from rookery_rllib.base import ray_core
 from rookery_rllib.batch.sample_batch import MultiAgentBatch, SampleBatch
 from rookery_rllib.batch.trajectories import Reading, trajectories
 from rookery_rllib.model.preprocessors import get_preprocessor
