@@ -3,11 +3,16 @@
 import numpy as np
 import pytest
 from gymnasium import spaces
+from torch import nn
 
 from rookery.core.errors import ConfigError
+from rookery_rllib.base import notices
 from rookery_rllib.base.registrations import register_input
+from rookery_rllib.batch.estimators import ImportanceSamplingEstimator, WeightedImportanceSamplingEstimator
 from rookery_rllib.batch.offline import InputReader, JsonReader, JsonWriter
 from rookery_rllib.batch.sample_batch import SampleBatch
+from rookery_rllib.model.catalog import ModelCatalog
+from rookery_rllib.model.model_v2 import TorchModelV2
 from rookery_rllib.trainer import recorded_input
 from rookery_rllib.trainer.trainers import BCTrainer, CQLTrainer, MARWILTrainer, PPOTrainer, get_trainer_class
 
@@ -174,3 +179,98 @@ def test_a_policy_that_clones_does_not_learn_from_batches(folder):
     trainer = BCTrainer(config={**SMALL, "env": Signs, "input": folder})
     with pytest.raises(ConfigError, match="learns by BC: learn_on_batch is for PPO, A2C, PG, DQN, SAC, DDPG and TD3"):
         trainer.get_policy().learn_on_batch(episode(0))
+
+
+# --- off-policy estimates ---------------------------------------------------------------------------------------------
+
+
+class Fixed:
+    """Policy that plays action 1 with a probability."""
+
+    def __init__(self, share):
+        self.share = share
+
+    def compute_log_likelihoods(self, actions, *columns):
+        return np.log(np.where(np.asarray(actions) == 1, self.share, 1 - self.share))
+
+
+def recorded_episode(actions, rewards, share=0.5):
+    actions = np.array(actions)
+    probability = np.where(actions == 1, share, 1 - share)
+    columns = {"obs": np.zeros((len(actions), 1)), "actions": actions, "rewards": np.array(rewards, float)}
+    return SampleBatch({**columns, "action_prob": probability, "eps_id": np.zeros(len(actions), int)})
+
+
+def test_estimates_are_those_of_a_calculation_by_hand():
+    batch, gamma = recorded_episode([1, 0, 1], [1.0, 2.0, 4.0]), 0.5
+    plain = ImportanceSamplingEstimator(Fixed(0.8), gamma).estimate(batch)
+    before, after = 1 + 0.5 * 2 + 0.25 * 4, 1.6 * 1 + 1.6 * 0.4 * 0.5 * 2 + 1.6 * 0.4 * 1.6 * 0.25 * 4
+    assert plain.estimator_name == "is"
+    assert plain.metrics == pytest.approx({"V_prev": before, "V_step_IS": after, "V_gain_est": after / before})
+
+    weighted = WeightedImportanceSamplingEstimator(Fixed(0.8), gamma)
+    alone = weighted.estimate(batch).metrics["V_step_WIS"]
+    assert alone == pytest.approx(before)  # a single episode is weighted by its own mean
+    other = weighted.estimate(recorded_episode([0], [3.0])).metrics["V_step_WIS"]
+    assert other == pytest.approx(3.0 * 0.4 / ((1.6 + 0.4) / 2))
+    with pytest.raises(ConfigError, match="no column action_prob"):
+        weighted.estimate(SampleBatch({"obs": np.zeros((1, 1)), "actions": np.zeros(1), "rewards": np.zeros(1)}))
+
+
+def test_a_policy_of_the_recorded_data_has_their_value_and_a_better_one_more(tmp_path):
+    writer = JsonWriter(str(tmp_path))
+    for number in range(100):
+        batch = episode(number, right=0.5)
+        batch["action_prob"] = np.full(EPISODE, 0.5)
+        writer.write(batch)
+    config = {**SMALL, "env": Signs, "input": str(tmp_path), "train_batch_size": 1000, "lr": 0.01}
+    trainer = MARWILTrainer(config={**config, "beta": 3.0, "gamma": 0.9})
+    before = trainer.train()["off_policy_estimator"]
+    trainer.rookery.learn(300)
+    after = trainer.train()["off_policy_estimator"]
+    trainer.stop()
+    assert before.keys() == after.keys() == {"is", "wis"}
+    assert 2.0 < after["wis"]["V_prev"] < 4.5  # 0.5 a step, for ten steps of gamma 0.9: 3.3
+    gains = [each["wis"]["V_step_WIS"] / each["wis"]["V_prev"] for each in (before, after)]
+    assert abs(gains[0] - 1) < 0.05, "it begins almost like the data"
+    assert gains[1] > 1.1, "and learns what is better"
+
+
+def test_estimates_are_left_out_where_they_are_not_possible(folder, capsys, monkeypatch):
+    monkeypatch.setattr(notices, "_printed", set())
+    config = {**SMALL, "env": Signs, "input": folder}
+    trainer = MARWILTrainer(config=config)
+    assert trainer.train()["off_policy_estimator"] == {}
+    assert "no column action_prob" in capsys.readouterr().err
+    trainer.stop()
+    with pytest.raises(ConfigError, match=r"there is no 'iss'.*did you mean 'is'"):
+        BCTrainer(config={**config, "input_evaluation": ["iss"]})
+
+
+class OwnModel(TorchModelV2, nn.Module):
+    def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+        nn.Module.__init__(self)
+        self.hidden, self.logits, self.values = nn.Linear(1, 8), nn.Linear(8, num_outputs), nn.Linear(8, 1)
+
+    def forward(self, input_dict, state, seq_lens):
+        self.features = self.hidden(input_dict["obs"].float()).tanh()
+        return self.logits(self.features), state
+
+    def value_function(self):
+        return self.values(self.features).squeeze(1)
+
+
+@pytest.mark.parametrize("trainer_class", [BCTrainer, MARWILTrainer])
+def test_a_custom_model_clones_the_data(trainer_class, folder):
+    ModelCatalog.register_custom_model("own", OwnModel)
+    config = {"model": {"custom_model": "own"}, "train_batch_size": 50, "seed": 1, "lr": 0.05, "env": Signs}
+    trainer = trainer_class(config={**config, "input": folder, "timesteps_per_iteration": 10_000})
+    seen = np.array([[-0.8], [-0.3], [0.3], [0.8]])
+    right = [0, 0, 1, 1]
+    before = trainer.get_policy().model.hidden.weight.clone()
+    trainer.train()
+    assert isinstance(trainer.get_policy().model, OwnModel)
+    assert not bool((trainer.get_policy().model.hidden.weight == before).all())
+    assert [trainer.compute_action(obs, explore=False) for obs in seen] == right
+    trainer.stop()

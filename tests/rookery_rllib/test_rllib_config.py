@@ -541,8 +541,35 @@ def test_an_endless_tasks_ends_are_cuts():
 def test_wrappers_come_from_the_keys():
     settings = translated("PPO", {"horizon": 7, "no_done_at_end": True}).settings
     assert settings["env.wrappers"] == (EndlessTask(), Horizon(7))
-    with pytest.raises(ConfigError, match="soft_horizon"):
-        translated("PPO", {"horizon": 7, "soft_horizon": True})
+    soft = translated("PPO", {"horizon": 7, "soft_horizon": True}).settings
+    assert soft["env.wrappers"] == (Horizon(7, soft=True),)
+
+
+def test_a_soft_horizon_continues_from_the_state_of_the_environment():
+    class Steps:
+        """Counts its steps since a reset, and ends after five."""
+
+        resets = at = 0
+
+        def reset(self, **kwargs):
+            self.resets, self.at = self.resets + 1, 0
+            return self.at, {}
+
+        def step(self, action):
+            self.at += 1
+            return self.at, 0.0, self.at == 5, False, {}
+
+    env = Horizon(2, soft=True)(Steps())
+    seen = [env.reset()[0]]
+    for _ in range(8):
+        obs, _, terminated, truncated, _ = env.step(0)
+        seen.append(obs)
+        if terminated or truncated:
+            seen.append(env.reset(seed=1)[0])
+    assert seen == [0, 1, 2, 2, 3, 4, 4, 5, 0, 1, 2, 2, 3]
+    hard = Horizon(2)(Steps())
+    hard.reset(), hard.step(0), hard.step(0)
+    assert hard.reset()[0] == 0
 
 
 # --- networks ---------------------------------------------------------------------------------------------------------
