@@ -5,11 +5,12 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from rookery.core.errors import ConfigError
+from rookery_rllib.base import imports
 from rookery_rllib.batch.sample_batch import SampleBatch
 from rookery_rllib.examples import scripted_policies as policies
 from rookery_rllib.examples.multi_agent_envs import RockPaperScissors
 from rookery_rllib.policy.callbacks import DefaultCallbacks
-from rookery_rllib.trainer.trainers import PGTrainer
+from rookery_rllib.trainer.trainers import PGTrainer, PPOTrainer
 
 ROCK, PAPER, SCISSORS = RockPaperScissors.ROCK, RockPaperScissors.PAPER, RockPaperScissors.SCISSORS
 OBS = Box(0, 1, (3,))
@@ -110,3 +111,16 @@ def play():
     trainer.stop()
     assert result["policy_reward_mean"]["beat"] >= 8  # all rounds but the first
     return played
+
+
+# --- callbacks --------------------------------------------------------------------------------------------------------
+
+
+def test_the_callbacks_of_the_example_report_the_angle_of_the_pole(capsys):
+    callbacks = imports.find("ray.rllib.examples.custom_metrics_and_callbacks.MyCallbacks")
+    small = {"train_batch_size": 100, "rollout_fragment_length": 50, "sgd_minibatch_size": 50, "num_sgd_iter": 1}
+    trainer = PPOTrainer(config={**small, "env": "CartPole-v0", "callbacks": callbacks, "seed": 1})
+    result = trainer.train()
+    assert 0 < result["custom_metrics"]["pole_angle_mean"] < 0.3 and result["callback_ok"] is True
+    assert "mean angle" in capsys.readouterr().out and len(result["hist_stats"]["pole_angles"]) > 1
+    trainer.stop()

@@ -297,3 +297,50 @@ def test_an_env_of_several_agents_says_who_plays_and_policies_what_they_see():
     assert spaces_of_clients({**given, "env": "pair"}) == {"cat": (small, act), "dog": (large, act)}
     given = {"observation_space": small, "action_space": act}
     assert spaces_of_clients(given) == (small, act) and not given
+
+
+def test_agents_of_clients_need_no_names_where_there_is_one_policy(monkeypatch):
+    seen, act = gymnasium.spaces.Box(-1, 1, (2,)), gymnasium.spaces.Discrete(3)
+    given = {"multiagent": {"policies": {"ball": (None, seen, act, {})}, "policy_mapping_fn": lambda agent: "ball"}}
+    assert spaces_of_clients(dict(given)) == {"ball#": (seen, act)}
+    two = {**given["multiagent"]["policies"], "other": (None, seen, act, {})}
+    with pytest.raises(ConfigError, match="only with one policy that has spaces"):
+        spaces_of_clients({"multiagent": {"policies": two}})
+
+    class Game(threading.Thread):
+        """Three agents with names of their own, for ten steps an episode."""
+
+        def __init__(self, address: str, token: str) -> None:
+            super().__init__(daemon=True)
+            self.address, self.token, self.error, self.answers = address, token, None, []
+
+        def run(self) -> None:
+            monkeypatch.setenv("ROOKERY_TOKEN", self.token)
+            client, agents = PolicyClient(self.address, "remote"), [f"ball?team=0_{number}" for number in range(3)]
+            try:
+                while True:
+                    episode = client.start_episode()
+                    for _ in range(10):
+                        self.answers.append(client.get_action(episode, dict.fromkeys(agents, np.zeros(2))))
+                        client.log_returns(episode, dict.fromkeys(agents, 1.0), {}, {"__all__": False})
+                    client.end_episode(episode, dict.fromkeys(agents, np.zeros(2)))
+            except TrainingOver:
+                pass
+            except Exception as error:
+                self.error = error
+
+    config = {"input": lambda ioctx: PolicyServerInput(ioctx, "127.0.0.1", 0), "num_workers": 2, **given,
+              "model": {"fcnet_hiddens": [8]}, "train_batch_size": 90, "sgd_minibatch_size": 30, "num_sgd_iter": 1,
+              "rollout_fragment_length": 20}  # fmt: skip
+    trainer = PPOTrainer(config=config)
+    game = Game("http://{}:{}".format(*trainer.rookery.env.address), trainer.rookery.env.token)
+    game.start()
+    try:
+        result = trainer.train()
+    finally:
+        trainer.stop()
+        game.join(60)
+    assert game.error is None and sorted(game.answers[0]) == [f"ball?team=0_{number}" for number in range(3)]
+    assert result["policy_reward_mean"] == {"ball": 10.0} and result["episode_reward_mean"] == 30.0
+    rows = result["timesteps_total"] * 3
+    assert 90 <= rows < 90 + 3 * 16, "a batch has train_batch_size decisions, however few clients play"

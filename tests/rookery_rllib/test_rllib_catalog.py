@@ -1,7 +1,6 @@
 """The catalog of 2021: which model, action distribution and preprocessor belong to a space or a name."""
 
-from importlib.util import importlib.util
-import find_spec
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -144,7 +143,7 @@ def test_what_is_no_model_is_refused():
         catalog.custom_model({"custom_model": 3})
     with pytest.raises(ConfigError, match="returned str; must be a TorchModelV2"):
         network_factory({"custom_model": lambda *args: "x"})(OBS, ACTIONS, 3)
-    if importlib.util.find_spec("keras") is None:
+    if find_spec("keras") is None:
         with pytest.raises(ConfigError, match=r"Tf: derives from TFModelV2.*keras is not installed: pip install"):
             network_factory({"custom_model": type("Tf", (TFModelV2,), {})})(OBS, ACTIONS, 3)
     with pytest.raises(ConfigError, match="leave one of them out"):

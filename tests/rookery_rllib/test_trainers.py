@@ -562,6 +562,59 @@ def test_keras_layers_of_one_name_are_refused(keras):
         PPOTrainer(config={**SMALL, "env": "CartPole-v0", "model": {"custom_model": keras_model(["a", "a"])}})
 
 
+class Linear:
+    """A TFModelV2 as scripts write it: layers of Keras that are attributes."""
+
+    @staticmethod
+    def made(base):
+        tf = imports.module("tensorflow")
+
+        class Model(base):
+            def __init__(self, obs_space, action_space, num_outputs, model_config, name, **kw):
+                super().__init__(obs_space, action_space, num_outputs, model_config, name, **kw)
+                seen = tf.keras.layers.Input(shape=obs_space.shape)
+                hidden = tf.keras.layers.Dense(6, activation=tf.nn.relu, name="hidden")(seen)
+                outputs = tf.keras.layers.Dense(num_outputs, name="outputs")(hidden)
+                values = tf.keras.layers.Dense(1, name="values")(hidden)
+                self.base_model = tf.keras.Model(seen, [outputs, values])
+
+            def forward(self, input_dict, state, seq_lens):
+                outputs, self._values = self.base_model(input_dict["obs"])
+                return outputs, state
+
+            def value_function(self):
+                return tf.reshape(self._values, [-1])
+
+            def metrics(self):
+                return {"foo": tf.constant(42.0)}
+
+        return Model
+
+
+def test_a_model_of_tensorflows_names_learns(keras):
+    model = Linear.made(imports.find("ray.rllib.models.tf.tf_modelv2.TFModelV2"))
+    config = {**SMALL, "env": "CartPole-v0", "lr": 0.01, "model": {"custom_model": model}}
+    trainer = PPOTrainer(config=config)
+    before = weights_of(trainer)
+    result = trainer.train()
+    assert len(before) == (4 * 6 + 6) + (6 * 2 + 2) + (6 + 1)
+    assert np.mean(before != weights_of(trainer)) > 0.5
+    assert result["info"]["learner"]["default_policy"]["learner_stats"]["model"] == {"foo": 42.0}
+    other = PPOTrainer(config=config)
+    other.restore(trainer.save())
+    assert np.array_equal(weights_of(trainer), weights_of(other))
+    trainer.stop(), other.stop()
+
+    model = Linear.made(imports.find("ray.rllib.agents.dqn.distributional_q_tf_model.DistributionalQTFModel"))
+    trainer = DQNTrainer(config={"env": "CartPole-v0", "learning_starts": 0, "timesteps_per_iteration": 40,
+                                 "model": {"custom_model": model}})  # fmt: skip
+    layer = trainer.get_policy().model.base_model.get_layer("hidden")
+    before = np.array(layer.kernel)
+    trainer.train()
+    assert (np.array(layer.kernel) != before).any(), "its heads are DQN's, its layers Keras's, and both learn"
+    trainer.stop()
+
+
 # --- bad input --------------------------------------------------------------------------------------------------------
 
 
