@@ -8,8 +8,8 @@ import pytest
 
 from rookery.core.errors import ConfigError
 from rookery_rllib.rllib2.algorithm_classes import PPOConfig
-from rookery_rllib.rllib2.later_callbacks import RLlibCallback
 from rookery_rllib.rllib2.metrics_logger import MetricsLogger
+from rookery_rllib.rllib2.rllib_callbacks import RLlibCallback
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from rookery_rllib.policy.policies import PolicySpec
 from rookery_rllib.rllib2 import stored_configs
 from rookery_rllib.rllib2.algorithm import Algorithm
 from rookery_rllib.rllib2.algorithm_classes import PPO, PPOConfig
-from rookery_rllib.rllib2.rl_modules import RLModule
+from rookery_rllib.rllib2.modules.rl_modules import RLModule
 
 
 @pytest.fixture(autouse=True)

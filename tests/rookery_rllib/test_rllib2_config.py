@@ -20,7 +20,7 @@ from rookery_rllib.rllib2.algorithm_classes import (
 )
 from rookery_rllib.rllib2.arguments import METHODS, TRAINING, arguments
 from rookery_rllib.rllib2.config import AlgorithmConfig, NotProvided
-from rookery_rllib.rllib2.later_callbacks import LATER_HOOKS
+from rookery_rllib.rllib2.rllib_callbacks import LATER_HOOKS
 
 
 def test_methods_say_keys_of_2021_and_return_the_configuration():

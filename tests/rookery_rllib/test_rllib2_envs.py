@@ -8,18 +8,18 @@ from rookery.core.errors import ConfigError, RookeryError
 from rookery_rllib.base import machine, release
 from rookery_rllib.base.imports import find
 from rookery_rllib.rllib2.algorithm_classes import PPOConfig
-from rookery_rllib.rllib2.example_scripts import (
-    RETURN,
-    add_rllib_example_script_args,
-    run_rllib_example_script_experiment,
-    should_stop,
-)
-from rookery_rllib.rllib2.later_envs import (
+from rookery_rllib.rllib2.envs_of_2_x import (
     ALL,
     MultiAgentCartPole,
     MultiAgentEnv,
     ParallelPettingZooEnv,
     PettingZooEnv,
+)
+from rookery_rllib.rllib2.example_scripts import (
+    RETURN,
+    add_rllib_example_script_args,
+    run_rllib_example_script_experiment,
+    should_stop,
 )
 from rookery_rllib.script.finder import find_for_script
 

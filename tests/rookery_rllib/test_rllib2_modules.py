@@ -11,8 +11,8 @@ from rookery_rllib.base.imports import find
 from rookery_rllib.env.envs import make_multi_agent
 from rookery_rllib.rllib2.algorithm_classes import DQNConfig, PPOConfig, SACConfig
 from rookery_rllib.rllib2.connectors import ConnectorV2, FlatObservations, NormalizedObservations, StackedFrames
-from rookery_rllib.rllib2.logit_distributions import distribution_class
-from rookery_rllib.rllib2.rl_modules import (
+from rookery_rllib.rllib2.modules.logit_distributions import distribution_class
+from rookery_rllib.rllib2.modules.rl_modules import (
     Columns,
     DefaultModelConfig,
     MultiRLModuleSpec,

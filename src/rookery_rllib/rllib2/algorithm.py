@@ -21,11 +21,11 @@ from rookery_rllib.policy.learned_policy import hand_out
 from rookery_rllib.rllib2.config import NAMES_OF_TODAY, AlgorithmConfig
 from rookery_rllib.rllib2.defaults_of_2_60 import changes, default_config, fragment_length
 from rookery_rllib.rllib2.env_runners import EnvRunner, EnvRunnerGroup
-from rookery_rllib.rllib2.later_callbacks import ScriptCallbacks, callbacks_of
-from rookery_rllib.rllib2.later_results import SAMPLED, Lifetime, Window, env_runner_keys, with_later_keys
-from rookery_rllib.rllib2.learned_modules import ModulesView, module_of
 from rookery_rllib.rllib2.metrics_logger import MetricsLogger
-from rookery_rllib.rllib2.script_modules import with_modules
+from rookery_rllib.rllib2.modules.learned_modules import ModulesView, module_of
+from rookery_rllib.rllib2.modules.script_modules import with_modules
+from rookery_rllib.rllib2.results_of_2_x import SAMPLED, Lifetime, Window, env_runner_keys, with_later_keys
+from rookery_rllib.rllib2.rllib_callbacks import ScriptCallbacks, callbacks_of
 from rookery_rllib.rllib2.stored_configs import FILE, read_config, remember, write_config
 from rookery_rllib.trainer.trainers import Trainer
 from rookery_rllib.trainer.trial.checkpoints import MARKER, checkpoint_directory, finish_checkpoint

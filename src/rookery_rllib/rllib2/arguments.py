@@ -16,7 +16,7 @@ from rookery_rllib.config.key_names import LATER_ARGUMENTS
 from rookery_rllib.config.table import ROWS
 from rookery_rllib.rllib2.connectors import connector_keys
 from rookery_rllib.rllib2.env_runners import EnvRunner
-from rookery_rllib.rllib2.later_callbacks import LATER_HOOKS
+from rookery_rllib.rllib2.rllib_callbacks import LATER_HOOKS
 
 LEARNER = "a custom algorithm replaces a Learner: docs/how-to/own-algorithm.md"
 AGGREGATION = "the trainer itself combines what workers send"

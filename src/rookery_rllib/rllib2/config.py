@@ -16,7 +16,7 @@ from rookery_rllib.config.key_names import LATER_ARGUMENTS
 from rookery_rllib.policy.policies import PolicySpec
 from rookery_rllib.rllib2.arguments import METHODS, arguments, nested
 from rookery_rllib.rllib2.defaults_of_2_60 import default_config, fragment_length
-from rookery_rllib.rllib2.rl_modules import RLModuleSpec
+from rookery_rllib.rllib2.modules.rl_modules import RLModuleSpec
 from rookery_rllib.rllib2.stored_configs import remember
 
 _STACK = ("enable_rl_module_and_learner", "enable_env_runner_and_connector_v2")

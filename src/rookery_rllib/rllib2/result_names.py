@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rookery_rllib.batch.sample_batch import DEFAULT_POLICY_ID as DEFAULT_POLICY_ID
-from rookery_rllib.rllib2.later_results import AGENT
-from rookery_rllib.rllib2.later_results import ALL_MODULES as ALL_MODULES
+from rookery_rllib.rllib2.results_of_2_x import AGENT
+from rookery_rllib.rllib2.results_of_2_x import ALL_MODULES as ALL_MODULES
 
 DEFAULT_AGENT_ID = AGENT
 

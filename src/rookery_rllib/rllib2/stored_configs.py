@@ -20,7 +20,7 @@ import gymnasium
 from rookery.face import ConfigError, FileError, space_from_json, space_to_json
 from rookery.script.importer import importer_of
 from rookery_rllib.policy.policies import PolicySpec
-from rookery_rllib.rllib2.rl_modules import DefaultModelConfig, MultiRLModuleSpec, RLModuleSpec
+from rookery_rllib.rllib2.modules.rl_modules import DefaultModelConfig, MultiRLModuleSpec, RLModuleSpec
 
 FILE = "algorithm.json"
 """File of the configuration in a checkpoint."""

@@ -30,49 +30,50 @@ ray.rllib.algorithms.ppo.ppo_tf_policy  policy.templates: PPOTF1Policy=PPOTFPoli
 ray.rllib.algorithms.dqn.dqn_torch_policy ray.rllib.algorithms.dqn  policy.templates: DQNTorchPolicy
 ray.rllib.algorithms.sac.sac_torch_policy ray.rllib.algorithms.sac  policy.templates: SACTorchPolicy
 ray.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module ray.rllib.algorithms.ppo.torch.ppo_torch_rl_module
-    rllib2.rl_modules: DefaultPPOTorchRLModule=DefaultModule PPOTorchRLModule=DefaultModule
+    rllib2.modules.rl_modules: DefaultPPOTorchRLModule=DefaultModule PPOTorchRLModule=DefaultModule
 ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module
-    rllib2.rl_modules: DefaultDQNTorchRLModule=DefaultModule
+    rllib2.modules.rl_modules: DefaultDQNTorchRLModule=DefaultModule
 ray.rllib.algorithms.sac.torch.default_sac_torch_rl_module
-    rllib2.rl_modules: DefaultSACTorchRLModule=DefaultModule
-ray.rllib.examples.rl_modules.classes.action_masking_rlm  rllib2.rl_modules: ActionMaskingTorchRLModule=DefaultModule
+    rllib2.modules.rl_modules: DefaultSACTorchRLModule=DefaultModule
+ray.rllib.examples.rl_modules.classes.action_masking_rlm
+    rllib2.modules.rl_modules: ActionMaskingTorchRLModule=DefaultModule
 ray.rllib.env.single_agent_env_runner  rllib2.env_runners: SingleAgentEnvRunner=EnvRunner
 ray.rllib.env.multi_agent_env_runner  rllib2.env_runners: MultiAgentEnvRunner=EnvRunner
 ray.rllib.env.env_runner  rllib2.env_runners: EnvRunner
 ray.rllib.env.env_runner_group  rllib2.env_runners: EnvRunnerGroup
-ray.rllib.env.single_agent_episode  rllib2.later_episodes: SingleAgentEpisode=EpisodeView
-ray.rllib.env.multi_agent_episode  rllib2.later_episodes: MultiAgentEpisode=EpisodeView
+ray.rllib.env.single_agent_episode  rllib2.episode_views: SingleAgentEpisode=EpisodeView
+ray.rllib.env.multi_agent_episode  rllib2.episode_views: MultiAgentEpisode=EpisodeView
 ray.rllib.evaluation  policy.episodes: Episode=MultiAgentEpisode episode.Episode=MultiAgentEpisode
     episode_v2.EpisodeV2=MultiAgentEpisode
 ray.rllib.algorithms.algorithm_config  rllib2.config: AlgorithmConfig NotProvided
 ray.rllib.algorithms.algorithm  rllib2.algorithm: Algorithm
 ray.rllib.algorithms.registry  rllib2.algorithm_classes: get_algorithm_class ALGORITHMS
-ray.rllib.algorithms.callbacks ray.rllib.callbacks.callbacks  rllib2.later_callbacks:
+ray.rllib.algorithms.callbacks ray.rllib.callbacks.callbacks  rllib2.rllib_callbacks:
     DefaultCallbacks=RLlibCallback RLlibCallback make_multi_callbacks
 ray.rllib.callbacks  .callbacks: *
 ray.rllib.utils.metrics.metrics_logger  rllib2.metrics_logger: MetricsLogger
 ray.rllib.algorithms  .algorithm: *  .algorithm_config: *  .ppo: *  .appo: *  .impala: *  .dqn: *  .sac: *
     .marwil: *  .bc: *  .cql: *
 
-ray.rllib.core.columns  rllib2.rl_modules: Columns
-ray.rllib.core.rl_module.rl_module  rllib2.rl_modules: RLModule RLModuleSpec RLModuleConfig
+ray.rllib.core.columns  rllib2.modules.rl_modules: Columns
+ray.rllib.core.rl_module.rl_module  rllib2.modules.rl_modules: RLModule RLModuleSpec RLModuleConfig
     SingleAgentRLModuleSpec=RLModuleSpec
-ray.rllib.core.rl_module.multi_rl_module  rllib2.rl_modules: MultiRLModuleSpec
-ray.rllib.core.rl_module.marl_module  rllib2.rl_modules: MultiAgentRLModuleSpec=MultiRLModuleSpec
-ray.rllib.core.rl_module.default_model_config  rllib2.rl_modules: DefaultModelConfig
-ray.rllib.core.rl_module.apis  rllib2.rl_modules:
+ray.rllib.core.rl_module.multi_rl_module  rllib2.modules.rl_modules: MultiRLModuleSpec
+ray.rllib.core.rl_module.marl_module  rllib2.modules.rl_modules: MultiAgentRLModuleSpec=MultiRLModuleSpec
+ray.rllib.core.rl_module.default_model_config  rllib2.modules.rl_modules: DefaultModelConfig
+ray.rllib.core.rl_module.apis  rllib2.modules.rl_modules:
     ValueFunctionAPI value_function_api.ValueFunctionAPI InferenceOnlyAPI inference_only_api.InferenceOnlyAPI
     TargetNetworkAPI target_network_api.TargetNetworkAPI SelfSupervisedLossAPI
     self_supervised_loss_api.SelfSupervisedLossAPI
-ray.rllib.core.rl_module.torch.torch_rl_module  rllib2.rl_modules: TorchRLModule
+ray.rllib.core.rl_module.torch.torch_rl_module  rllib2.modules.rl_modules: TorchRLModule
 ray.rllib.core.rl_module.torch  .torch_rl_module: *
 ray.rllib.core.rl_module  .rl_module: *  .multi_rl_module: *  .default_model_config: *
 ray.rllib.core.distribution.torch.torch_distribution ray.rllib.models.torch.torch_distributions
-    rllib2.logit_distributions: TorchDistribution=OfLogits TorchCategorical=CategoricalOfLogits
+    rllib2.modules.logit_distributions: TorchDistribution=OfLogits TorchCategorical=CategoricalOfLogits
     TorchDiagGaussian=GaussianOfLogits TorchSquashedGaussian=SquashedOfLogits TorchDeterministic=ExactActions
     TorchMultiCategorical=SeveralOfLogits
-ray.rllib.core.distribution.distribution  rllib2.logit_distributions: Distribution=OfLogits
-ray.rllib.examples.rl_modules.classes.random_rlm  rllib2.rl_modules: RandomRLModule=RandomModule
+ray.rllib.core.distribution.distribution  rllib2.modules.logit_distributions: Distribution=OfLogits
+ray.rllib.examples.rl_modules.classes.random_rlm  rllib2.modules.rl_modules: RandomRLModule=RandomModule
 ray.rllib.examples.rl_modules.classes  .random_rlm: *
 
 ray.rllib.connectors.connector_v2  rllib2.connectors: ConnectorV2
@@ -89,14 +90,15 @@ ray.rllib.connectors.learner  rllib2.connectors: FrameStackingLearner=BuiltIn
     BatchIndividualItems=BuiltIn GeneralAdvantageEstimation=BuiltIn
 ray.rllib.connectors.module_to_env  rllib2.connectors: NormalizeAndClipActions=BuiltIn GetActions=BuiltIn
 
-ray.rllib.core  rllib2.rl_modules: Columns  rllib2.result_names: DEFAULT_AGENT_ID DEFAULT_MODULE_ID DEFAULT_POLICY_ID
-    ALL_MODULES COMPONENT_ENV_RUNNER COMPONENT_ENV_TO_MODULE_CONNECTOR COMPONENT_EVAL_ENV_RUNNER COMPONENT_LEARNER
+ray.rllib.core  rllib2.modules.rl_modules: Columns  rllib2.result_names: DEFAULT_AGENT_ID DEFAULT_MODULE_ID
+    DEFAULT_POLICY_ID ALL_MODULES COMPONENT_ENV_RUNNER COMPONENT_ENV_TO_MODULE_CONNECTOR COMPONENT_EVAL_ENV_RUNNER
+    COMPONENT_LEARNER
     COMPONENT_LEARNER_GROUP COMPONENT_METRICS_LOGGER COMPONENT_MODULE_TO_ENV_CONNECTOR COMPONENT_OPTIMIZER
     COMPONENT_RL_MODULE
 ray.rllib.utils.metrics  rllib2.result_names: *
 ray.rllib.examples.utils ray.rllib.utils.test_utils  rllib2.example_scripts:
     add_rllib_example_script_args run_rllib_example_script_experiment should_stop
-ray.rllib.examples.envs.classes.multi_agent  rllib2.later_envs:
+ray.rllib.examples.envs.classes.multi_agent  rllib2.envs_of_2_x:
     MultiAgentCartPole MultiAgentPendulum MultiAgentMountainCar
 ray.air ray.air.config ray.train  tune.tuner: RunConfig CheckpointConfig FailureConfig
 ray.air ray.train ray.tune  tune.trial: Checkpoint  trainer.trial.resources: SyncConfig
@@ -142,11 +144,11 @@ ray.rllib.algorithms
 """)
 
 NAMES_OF_2_X = names_in("""
-ray.rllib.env.multi_agent_env  rllib2.later_envs: MultiAgentEnv make_multi_agent
-ray.rllib.env.wrappers.pettingzoo_env ray.rllib.env.pettingzoo_env  rllib2.later_envs:
+ray.rllib.env.multi_agent_env  rllib2.envs_of_2_x: MultiAgentEnv make_multi_agent
+ray.rllib.env.wrappers.pettingzoo_env ray.rllib.env.pettingzoo_env  rllib2.envs_of_2_x:
     PettingZooEnv ParallelPettingZooEnv
-ray.rllib.env ray.rllib  rllib2.later_envs: MultiAgentEnv
-ray.rllib.env  rllib2.later_envs: PettingZooEnv ParallelPettingZooEnv
-ray.rllib.examples.env.multi_agent  rllib2.later_envs:
+ray.rllib.env ray.rllib  rllib2.envs_of_2_x: MultiAgentEnv
+ray.rllib.env  rllib2.envs_of_2_x: PettingZooEnv ParallelPettingZooEnv
+ray.rllib.examples.env.multi_agent  rllib2.envs_of_2_x:
     MultiAgentCartPole MultiAgentPendulum MultiAgentMountainCar make_multi_agent
 """)

@@ -11,9 +11,9 @@ from gymnasium import spaces
 from torch import Tensor
 
 from rookery_rllib.batch.numpy_functions import as_arrays
-from rookery_rllib.rllib2.logit_distributions import OfLogits, distribution_class
-from rookery_rllib.rllib2.rl_modules import Columns
-from rookery_rllib.rllib2.script_modules import ModuleModel, ModulePolicy
+from rookery_rllib.rllib2.modules.logit_distributions import OfLogits, distribution_class
+from rookery_rllib.rllib2.modules.rl_modules import Columns
+from rookery_rllib.rllib2.modules.script_modules import ModuleModel, ModulePolicy
 
 BY_VALUES = ("DQN",)
 """Algorithms whose modules return actions instead of the inputs of a distribution."""

@@ -16,7 +16,7 @@ from rookery_rllib.batch.sample_batch import DEFAULT_POLICY_ID
 from rookery_rllib.config.defaults import Config
 from rookery_rllib.model.model_v2 import TorchModelV2
 from rookery_rllib.policy.policies import Policy
-from rookery_rllib.rllib2.rl_modules import (
+from rookery_rllib.rllib2.modules.rl_modules import (
     Columns,
     DefaultModelConfig,
     MultiRLModuleSpec,

@@ -14,7 +14,7 @@ from torch import nn
 
 from rookery.face import ConfigError
 from rookery_rllib.base.imports import find
-from rookery_rllib.rllib2.logit_distributions import OfLogits, distribution_class
+from rookery_rllib.rllib2.modules.logit_distributions import OfLogits, distribution_class
 
 
 class Columns:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rookery.face import ConfigError, nearest
 from rookery_rllib.policy.callbacks import HOOKS, DefaultCallbacks
-from rookery_rllib.rllib2.later_episodes import view_of
+from rookery_rllib.rllib2.episode_views import view_of
 
 LATER_HOOKS = (
     "on_algorithm_init", "on_train_result", "on_evaluate_start", "on_evaluate_end", "on_environment_created",
