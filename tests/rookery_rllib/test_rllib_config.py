@@ -374,7 +374,7 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
         ("ES", {}, "there is no algorithm 'ES'"),
         ("SAC", {"Q_model": {"fcnet_activation": "tanh"}}, r"Q_model\.fcnet_activation.*one activation here"),
         ("APPO", {"vtrace": False, "replay_proportion": 1.0}, "needs the target network of V-trace"),
-        ("QMIX", {"mixer": None}, "mixer = None.*DQN without groups"),
+        ("QMIX", {"mixer": "sum"}, "mixer = 'sum'.*must be 'qmix', 'vdn' or None"),
         ("MADDPG", {"use_local_critic": True}, "use_local_critic"),
         ("PPO", {"extra_python_environs_for_worker": {"A": "1"}}, "_for_worker.*set the variables before it starts"),
     ],

@@ -52,6 +52,22 @@ def test_a_group_is_a_team_whose_state_the_mixer_alone_sees(mixer, learner):
     qmix.stop()
 
 
+def test_without_a_mixer_members_learn_by_themselves():
+    config = {"env": "grouped_twostep", "env_config": ENCODED, "mixer": None, "timesteps_per_iteration": 1000,
+              "learning_starts": 200, "seed": 1, "exploration_config": {"final_epsilon": 0.0, "epsilon_timesteps": 2000},
+              "target_network_update_freq": 100, "lr": 0.003}  # fmt: skip
+    trainer = get_trainer_class("QMIX")(config)
+    results = [trainer.train() for _ in range(4)]
+    learner = trainer.rookery.learners["default_policy"]
+    assert type(learner).__name__ == "DQN" and not trainer.rookery.config.teams
+    assert [leaf.path for leaf in learner.policy.obs_spec.leaves] == ["obs"], "no member sees the state"
+    assert 1000 <= results[0]["timesteps_total"] < 1100, "a step of the group counts once"
+    assert results[0]["episode_reward_mean"] < 6.5 and results[-1]["episode_reward_mean"] >= 6.9, "7 is sure, 8 is not"
+    trainer.stop()
+    with pytest.raises(ConfigError, match=r"mixer = 'qmixx': must be .*did you mean 'qmix'"):
+        get_trainer_class("QMIX")({**config, "mixer": "qmixx"})
+
+
 def test_agents_of_maddpg_are_members_of_one_policy_and_act_by_shares():
     policies = {f"pol{number + 1}": (None, Discrete(6), TWO, {"agent_id": number}) for number in (0, 1)}
     maddpg = get_trainer_class("contrib/MADDPG")(

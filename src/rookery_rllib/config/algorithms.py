@@ -199,6 +199,9 @@ PINS: list[tuple[Collection[str], dict[str, Any]]] = [
 OF_VTRACE = {f"{A}{name}" for name in ("target_every", "rho_bar", "c_bar", "batch_uses", "buffered_batches")}
 """Settings of APPO that it does not have without V-trace."""
 
+OF_TEAMS = {f"{A}share"}
+"""Settings of QMIX that it does not have without a mixer."""
+
 
 def pins(algorithm: str) -> dict[str, Any]:
     """Returns the settings that no key sets, so that no space preset interferes."""

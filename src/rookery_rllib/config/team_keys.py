@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rookery.face import nearest
 from rookery_rllib.config.algorithms import A, M, R
 from rookery_rllib.config.reader import Reader, Values
 from rookery_rllib.config.replay_keys import ddpg_networks, ddpg_rates, q_target
@@ -12,12 +13,18 @@ from rookery_rllib.env.teams import TEAM_KIND
 
 
 def mixer(reader: Reader) -> Values:
-    """Translates the mixer of the members' values: QMIX, or VDN."""
+    """Translates the mixer of the members' values: QMIX, VDN, or none, with which members learn by themselves."""
     kind = reader.get("mixer")
     if kind == "vdn":
         return {"algorithm.name": "vdn"}
+    if kind is None:
+        reader.notes.append(
+            "mixer = None: members learn by themselves, by DQN from their own rewards, with one network for all; a "
+            "batch is train_batch_size decisions of members"
+        )
+        return {"algorithm.name": "dqn"}
     if kind != "qmix":
-        reader.refuse("mixer", "must be 'qmix' or 'vdn'; without a mixer use DQN without groups")
+        reader.refuse("mixer", f"must be 'qmix', 'vdn' or None{nearest(str(kind), ['qmix', 'vdn'])}")
     return {"algorithm.name": "qmix", "algorithm.mixing_size": reader.whole("mixing_embed_dim", 1)}
 
 
@@ -43,7 +50,8 @@ TEAM_KEYS = [
     refused({"worker_side_prioritization": False}, "decisions are sampled uniformly; leave it out", TEAM_KIND),
     by(learning_rate, "lr", f"{A}lr", "Learning rate.", ("QMIX",)),
     by(mixer, {"mixer": "qmix", "mixing_embed_dim": 32}, "algorithm.name algorithm.mixing_size",
-       "mixer: qmix, or vdn (the sum of the members' values). mixing_embed_dim: width of the mixer.", ("QMIX",)),
+       "mixer: qmix, vdn (the sum of the members' values), or None (members learn by themselves, by DQN). "
+       "mixing_embed_dim: width of the mixer.", ("QMIX",)),
     to({"double_q": True}, f"{A}double", "Whether the online network selects the next actions.", ("QMIX",)),
     by(q_target, {"target_network_update_freq": 500}, f"{A}target.every_env_steps",
        "Env steps between updates of the target network.", ("QMIX",)),

@@ -14,7 +14,15 @@ from importlib import import_module
 from typing import Any
 
 from rookery.face import ConfigError, Layer, is_undecided, nearest, show
-from rookery_rllib.config.algorithms import ALGORITHMS, DEFAULT_POLICY_ID, LINES_ON_CLUSTER, OF_VTRACE, SAC_KIND, pins
+from rookery_rllib.config.algorithms import (
+    ALGORITHMS,
+    DEFAULT_POLICY_ID,
+    LINES_ON_CLUSTER,
+    OF_TEAMS,
+    OF_VTRACE,
+    SAC_KIND,
+    pins,
+)
 from rookery_rllib.config.defaults import (
     DEFAULT_CONFIGS,
     MODEL_DEFAULTS,
@@ -294,6 +302,8 @@ def _settings(reader: Reader, discrete: bool | None) -> _Found:
         sources |= dict.fromkeys(made, ", ".join(given_keys or map(_written, names)))
     if reader.algorithm == "APPO" and values["algorithm.name"] == "ppo":
         values = {path: value for path, value in values.items() if path not in OF_VTRACE}
+    if reader.algorithm == "QMIX" and values["algorithm.name"] == "dqn":
+        values = {path: value for path, value in values.items() if path not in OF_TEAMS}
     return _Found(values, sources, given)
 
 

@@ -176,9 +176,10 @@ class BaseTrainer(Trainable):
         self.agent_ids = AgentIds(agents or ())
         self.teams: dict[str, list[str]] = {}
         if self.algorithm in TEAM_KIND:
-            self.teams = teams_of(self.algorithm, self.env_maker.made[0], agents or ())
+            groups = teams_of(self.algorithm, self.env_maker.made[0], agents or ())
+            self.teams = {} if given.get("mixer", "") is None else groups
             given = {key: value for key, value in given.items() if key != "multiagent"}
-            agents = list(self.teams)
+            agents = list(groups)
         self.has_clients = clients is not None
         self._translate(given, agents, env)
         self.validate_config(self.config)
@@ -541,7 +542,7 @@ class BaseTrainer(Trainable):
         if self.recorded:
             batch = int(self.config["train_batch_size"])
             return batch * max(replay.gradient_steps for replay in self.rookery.replays.values())
-        counts_rows = self.translation.counts_rows and not self.teams
+        counts_rows = self.translation.counts_rows and self.algorithm not in TEAM_KIND
         return self.decisions if counts_rows else self.rookery.env_steps
 
     def take_episodes(self) -> list[EndedEpisode]:
