@@ -54,12 +54,10 @@ REASONS = {
     "multi_agent_parameter_sharing": "PettingZoo has no waterworld any more",
     "offline_rl": "reads /path/to/my/json_file.json, which is to be replaced, and the replay buffer of ray's module",
     "pettingzoo_env": "today's pistonball has another name and no local_ratio",
-    "random_parametric_agent": "an execution plan of its own",
     "recsim_with_slateq": "SlateQ is not implemented",
     "sb2rllib_sb_example": "is for Stable Baselines 2 with TensorFlow 1, without RLlib",
     "serve_and_rllib": "Ray Serve is not implemented; rookery serve answers over HTTP",
     "sumo_env_local": "needs SUMO, and a module that is not in the wheel",
-    "two_trainer_workflow": "an execution plan of its own",
     "vizdoom_with_attention_net": "vizdoomgym is not on PyPI, and today's ViZDoom has other ids and observations",
 }
 """Reasons of scripts that do not start."""

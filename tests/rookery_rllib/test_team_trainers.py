@@ -54,8 +54,8 @@ def test_a_group_is_a_team_whose_state_the_mixer_alone_sees(mixer, learner):
 
 def test_without_a_mixer_members_learn_by_themselves():
     config = {"env": "grouped_twostep", "env_config": ENCODED, "mixer": None, "timesteps_per_iteration": 1000,
-              "learning_starts": 200, "seed": 1, "exploration_config": {"final_epsilon": 0.0, "epsilon_timesteps": 2000},
-              "target_network_update_freq": 100, "lr": 0.003}  # fmt: skip
+              "learning_starts": 200, "seed": 1, "target_network_update_freq": 100,
+              "exploration_config": {"final_epsilon": 0.0, "epsilon_timesteps": 2000}, "lr": 0.003}  # fmt: skip
     trainer = get_trainer_class("QMIX")(config)
     results = [trainer.train() for _ in range(4)]
     learner = trainer.rookery.learners["default_policy"]
