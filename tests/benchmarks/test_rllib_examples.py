@@ -1,4 +1,4 @@
-"""RLlib's example scripts of 2021: the page of the study is whole, and some of the scripts start, where they are given."""
+"""RLlib's example scripts of 2021: the page of the study is whole, and some scripts start where they are given."""
 
 import os
 import re
