@@ -183,15 +183,7 @@ class BaseTrainer(Trainable):
         self.has_clients = clients is not None
         self._translate(given, agents, env)
         self.validate_config(self.config)
-        classes = [entry.policy_class or self._policy_class for entry in self.translation.policies.values()]
-        kinds = {None if cls is None else kind_of(getattr(cls, "algorithm", None) or "") for cls in classes}
-        others = not kinds & {None, kind_of(self.algorithm)}  # no policy learns by this trainer's own algorithm
-        for line in self.translation.notes:
-            if not (others and line.startswith((WHOLE_EPISODES, VALUE_CLIP_IGNORED))):
-                say_once(f"{self}: {line}")
-        if not self.config["explore"] and self.algorithm in (*ON_POLICY, "PG"):
-            say_once(f"{self}: explore = False: compute_action returns the most likely actions; training samples "
-                     "all the same")  # fmt: skip
+        self._print_notes()
         self.book = EpisodeBook(self.callbacks, self)
         self._evaluation = TrainerEvaluation(self)
         self.policy_facades: dict[str, Any] = {}
@@ -216,6 +208,18 @@ class BaseTrainer(Trainable):
         self._replay_buffer = TrainerReplayBuffer()
         self.train_exec_impl = self._planned()
         self._init(self.config, self.env_creator)
+
+    def _print_notes(self) -> None:
+        """Prints the notes of the translation."""
+        classes = [entry.policy_class or self._policy_class for entry in self.translation.policies.values()]
+        kinds = {None if cls is None else kind_of(getattr(cls, "algorithm", None) or "") for cls in classes}
+        others = not kinds & {None, kind_of(self.algorithm)}  # no policy learns by this trainer's own algorithm
+        for line in self.translation.notes:
+            if not (others and line.startswith((WHOLE_EPISODES, VALUE_CLIP_IGNORED))):
+                say_once(f"{self}: {line}")
+        if not self.config["explore"] and self.algorithm in (*ON_POLICY, "PG"):
+            say_once(f"{self}: explore = False: compute_action returns the most likely actions; training samples "
+                     "all the same")  # fmt: skip
 
     @functools.cached_property
     def _spaces(self) -> tuple[Any, Any]:
