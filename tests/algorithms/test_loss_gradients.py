@@ -31,6 +31,7 @@ PPO_SETTINGS = {
     "no entropy bonus": {"entropy_coef": 0.0},
     "no value loss": {"value_coef": 0.0},
     "values clipped": {"value_clip": 0.3},
+    "value losses clipped": {"value_loss_clip": 0.5},
     "narrow": {"clip": 0.02, "entropy_coef": 0.1, "value_coef": 1.0, "value_clip": 1.0},
 }
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}

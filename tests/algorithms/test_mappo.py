@@ -157,7 +157,11 @@ def test_the_gradient_in_closed_form_is_that_of_the_loss(case, settings, delta):
         learning = Learning(name, rows, masked=masked, importance=True, seed=rows, columns=columns)
         wanted, reference = learning.by_autograd(mappo_loss, learning.batch, cfg)
         distribution, value = learning.outputs(learning.leaves)
-        gradients, metrics = mappo_gradient(Outputs(distribution, value), learning.batch, cfg)
+        found = mappo_gradient(Outputs(distribution, value), learning.batch, cfg)
+        if delta is not None and cfg.value_loss_clip is not None:
+            assert found is None  # autograd differentiates losses with two bounds
+            continue
+        gradients, metrics = found
         for mine, theirs in zip(gradients, wanted, strict=True):
             assert (mine - theirs).abs().max() <= TOLERANCE[mine.dtype] * theirs.abs().max()
         assert metrics.keys() == reference.keys()

@@ -162,6 +162,7 @@ class Cfg:
     entropy_coef: float = 0.01
     normalize_advantage: bool = False
     value_clip: float | None = None
+    value_loss_clip: float | None = None
 
 
 def drawn(n=40, seed=0):
@@ -192,7 +193,8 @@ def slow_loss(cfg, logits, action, old, advantage, value_target, value_old, valu
         guess = value[i]
         if cfg.value_clip is not None:
             guess = value_old[i] + min(max(guess - value_old[i], -cfg.value_clip), cfg.value_clip)
-        values.append((guess - value_target[i]) ** 2)
+        error = (guess - value_target[i]) ** 2
+        values.append(error if cfg.value_loss_clip is None else min(error, cfg.value_loss_clip))
         entropy.append(-sum(math.exp(x) * x for x in logp))
         kl.append(ratio - 1 - log_ratio)
         clipped.append(abs(ratio - 1) > cfg.clip)
@@ -214,6 +216,7 @@ def fast_loss(cfg, logits, action, old, advantage, value_target, value_old, valu
         Cfg(),
         Cfg(normalize_advantage=True),
         Cfg(value_clip=0.4),
+        Cfg(value_loss_clip=1.5),
         Cfg(clip=0.05, value_coef=2.0, entropy_coef=0.3, value_clip=0.1, normalize_advantage=True),
     ],
 )
@@ -250,7 +253,10 @@ def test_the_clipped_objective_is_pessimistic_for_both_signs(ratio, advantage, e
     assert logits.grad[0, 0].item() == pytest.approx(-ratio * advantage / 2 if moves else 0.0, rel=1e-6)
 
 
-@pytest.mark.parametrize("cfg", [Cfg(), Cfg(value_clip=0.4, normalize_advantage=True, entropy_coef=0.2)])
+@pytest.mark.parametrize(
+    "cfg",
+    [Cfg(), Cfg(value_loss_clip=1.0), Cfg(value_clip=0.4, normalize_advantage=True, entropy_coef=0.2)],
+)
 def test_the_gradient_of_the_loss_equals_finite_differences(cfg):
     logits, *rest, value = (torch.as_tensor(x) for x in drawn(12))
 

@@ -147,6 +147,7 @@ def test_masks_are_not_encoded():
         ("elu", functional.elu),
         ("silu", functional.silu),
         ("gelu", functional.gelu),
+        ("linear", lambda x: x),
     ],
 )
 def test_activation_follows_every_hidden_layer(name, function):

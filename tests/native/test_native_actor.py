@@ -131,7 +131,7 @@ def test_any_number_of_rows(rows):
     same(acting(OBSERVATIONS["mixed"], ACTIONS["dict"]), rows)
 
 
-@pytest.mark.parametrize("activation", ["tanh", "relu", "elu", "silu", "gelu"])
+@pytest.mark.parametrize("activation", ["tanh", "relu", "elu", "silu", "gelu", "linear"])
 @pytest.mark.parametrize("hidden", [(), (32,), (64, 64), (16, 8, 24)])
 def test_any_layers_and_activations(activation, hidden):
     same(acting(VECTOR, FIVE, hidden=hidden, activation=activation))
@@ -189,7 +189,7 @@ def test_choices_come_as_often_as_their_probabilities_say(name):
         ).sum() < 25  # exceeded once in 20,000 times with 4 degrees of freedom
 
 
-@pytest.mark.parametrize("activation", ["tanh", "relu", "elu", "silu", "gelu"])
+@pytest.mark.parametrize("activation", ["tanh", "relu", "elu", "silu", "gelu", "linear"])
 def test_large_numbers_make_no_noise(activation):
     policy = acting(VECTOR, FIVE, hidden=(32, 32), activation=activation)
     tree = {path: array * 200 for path, array in seen(policy, 50).items()}

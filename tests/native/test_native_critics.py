@@ -127,7 +127,9 @@ def test_updates_are_those_of_torch(name):
     same(name)
 
 
-@pytest.mark.parametrize(("name", "activation"), slow_repeats(of=itertools.product(["sac", "td3"], ["relu", "gelu"])))
+@pytest.mark.parametrize(
+    ("name", "activation"), slow_repeats(of=itertools.product(["sac", "td3"], ["relu", "gelu", "linear"]))
+)
 def test_updates_of_normalized_layers_are_those_of_torch(name, activation):
     same(name, MIXED, layer_norm=True, activation=activation)
 

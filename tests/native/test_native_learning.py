@@ -208,7 +208,7 @@ CASES = {
     "no layers": {"hidden": ()},
     "no layers, shared trunk": {"hidden": (), "shared_trunk": True},
     "one wide layer": {"hidden": (64,)},
-    **{name: {"activation": name} for name in ("tanh", "relu", "elu", "silu", "gelu")},
+    **{name: {"activation": name} for name in ("tanh", "relu", "elu", "silu", "gelu", "linear")},
     "no entropy bonus": {"settings": {"entropy_coef": 0.0}, "action": ACTIONS["composite"]},
     "long gradients": {"settings": {"max_grad_norm": None}},
     "short gradients": {"settings": {"max_grad_norm": 0.01}},
@@ -223,6 +223,7 @@ def test_updates_of_ppo_are_those_of_torch(case):
 
 PPO_SETTINGS = {
     "values clipped": {"value_clip": 0.1},
+    "value losses clipped": {"value_loss_clip": 0.5},
     "no value loss": {"value_coef": 0.0},
     "large entropy bonus": {"entropy_coef": 0.5},
     "advantages as they are": {"normalize_advantage": False},

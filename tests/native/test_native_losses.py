@@ -195,7 +195,7 @@ def test_a_category_that_there_is_not_is_noticed(category):
 
 
 @pytest.mark.parametrize("bits", [0x7FC00000, 0x7FC00001, 0x7FFFFFFF, 0xFFFFFFFF])
-@pytest.mark.parametrize("activation", ["tanh", "relu", "elu", "silu", "gelu"])
+@pytest.mark.parametrize("activation", ["tanh", "relu", "elu", "silu", "gelu", "linear"])
 def test_what_is_no_number_stays_none_whatever_its_bits(bits, activation):
     nan = struct.unpack("<f", struct.pack("<I", bits))[0]
     first = LinearLayer(torch.randn(5, 3), torch.zeros(5))

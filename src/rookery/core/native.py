@@ -34,7 +34,7 @@ SWITCH = "ROOKERY_NATIVE"
 BY_CAPABILITY = {"AVX512": ("x86-64-v4", "x86-64-v3", "x86-64"), "AVX2": ("x86-64-v3", "x86-64")}
 """Builds that a CPU can run, best first, by torch's name of its instruction set."""
 
-ACTIVATIONS = ("none", "tanh", "relu", "elu", "silu", "gelu")
+ACTIVATIONS = ("linear", "tanh", "relu", "elu", "silu", "gelu")
 """Activations in the order of `enum Activation`."""
 
 HEADS = ("distribution", "squashed", "deterministic", "values", "softmax")
@@ -100,7 +100,7 @@ class PPOSettings(ctypes.Structure):
     """Settings of `ppo_gradients`."""
 
     _fields_ = [
-        *((name, FLOAT) for name in ("clip", "value_clip", "value_coef", "entropy_coef")),
+        *((name, FLOAT) for name in ("clip", "value_clip", "value_loss_clip", "value_coef", "entropy_coef")),
         ("normalize_advantage", ctypes.c_int32),
         ("least_deviation", FLOAT),
     ]

@@ -82,7 +82,7 @@ class ModelConfig(Settings):
     """Widths of the hidden layers; an empty list uses the inputs as features (for images, the output of their network).
     """
 
-    activation: Literal["tanh", "relu", "elu", "silu", "gelu"] = "tanh"
+    activation: Literal["tanh", "relu", "elu", "silu", "gelu", "linear"] = "tanh"
     """Activation function after each hidden layer."""
 
     layer_norm: bool = False

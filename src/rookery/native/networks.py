@@ -163,7 +163,7 @@ class NativeMemory:
         numbers = [InputLeaf(FLOATS, width)]
         self._networks = [self.trunk.network]
         self._networks += [
-            Network(build, numbers, [[LinearLayer(layer.weight, layer.bias) for layer in part]], "none")
+            Network(build, numbers, [[LinearLayer(layer.weight, layer.bias) for layer in part]], "linear")
             for part in above
         ]
         self._cells = [NativeCell(build, memory.kernel, width, cell.recurrent) for cell in cells]

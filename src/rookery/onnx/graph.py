@@ -194,6 +194,8 @@ class Graph:
 
     def activation(self, name: str, x: str) -> str:
         """Applies an activation by its name in `ModelConfig`."""
+        if name == "linear":
+            return x
         if name == "silu":
             return self.mul(x, self.op("Sigmoid", x))
         if name == "gelu":  # the exact one

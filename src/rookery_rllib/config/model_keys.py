@@ -21,7 +21,8 @@ from rookery_rllib.config.default_networks import FUNCTIONS
 from rookery_rllib.config.reader import Reader, Values
 from rookery_rllib.config.rows import by, ignored, refused, used
 
-OURS = {"tanh": "tanh", "relu": "relu", "elu": "elu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
+OURS = {"tanh": "tanh", "relu": "relu", "elu": "elu", "gelu": "gelu", "swish": "silu", "silu": "silu",
+        "linear": "linear"}  # fmt: skip
 """Activations that our settings have, by the names of 2021."""
 
 NETWORK = "rookery_rllib.config.default_networks:DefaultNetwork"

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rookery.algorithms.capabilities import Capabilities
-from rookery.algorithms.on_policy.ppo import PPO, PPOConfig, normalize_advantages, ppo_gradient, ppo_loss
+from rookery.algorithms.on_policy.ppo import PPO, PPOConfig, normalize_advantages, ppo_gradient, ppo_loss, squared_error
 from rookery.core.batch import Minibatch, PenaltyMinibatch, Rollout
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
@@ -96,8 +96,11 @@ def value_loss(value: Tensor, batch: Minibatch, cfg: MAPPOConfig) -> Tensor:
     if cfg.value_clip is not None:
         value = batch.value + (value - batch.value).clamp(-cfg.value_clip, cfg.value_clip)
     if cfg.huber_delta is None:
-        return functional.mse_loss(value, batch.value_target) * value.shape[1]
-    return 2 * functional.huber_loss(value, batch.value_target, delta=cfg.huber_delta) * value.shape[1]
+        return squared_error(value, batch.value_target, cfg)
+    if cfg.value_loss_clip is None:
+        return 2 * functional.huber_loss(value, batch.value_target, delta=cfg.huber_delta) * value.shape[1]
+    losses = 2 * functional.huber_loss(value, batch.value_target, delta=cfg.huber_delta, reduction="none")
+    return losses.clamp(max=cfg.value_loss_clip).mean() * value.shape[1]
 
 
 def mappo_loss(outputs: Outputs, batch: Minibatch, cfg: MAPPOConfig) -> tuple[Tensor, Metrics]:
@@ -123,8 +126,11 @@ def _select_rows(batch: Minibatch, rows: Tensor) -> Minibatch:
 
 
 def mappo_gradient(outputs: Outputs, batch: Minibatch, cfg: MAPPOConfig) -> OutputGradients | None:
-    """Computes the gradient of `mappo_loss` in closed form, as `ppo_gradient`; None if some rows did not act."""
-    found = None if acting_rows(batch) is not None else ppo_gradient(outputs, batch, cfg)
+    """Computes the gradient of `mappo_loss` in closed form, as `ppo_gradient`; None if some rows did not act, or
+    the errors of values are bounded twice.
+    """
+    has_two_bounds = cfg.huber_delta is not None and cfg.value_loss_clip is not None
+    found = None if acting_rows(batch) is not None or has_two_bounds else ppo_gradient(outputs, batch, cfg)
     if found is None or cfg.huber_delta is None:
         return found
     gradients, metrics = found

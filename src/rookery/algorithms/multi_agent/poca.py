@@ -15,12 +15,11 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.multi_agent.group_critic import GroupActorCritic, GroupOutputs, with_one
 from rookery.algorithms.on_policy.actor_critic import across_episodes, along_timeline, next_values
-from rookery.algorithms.on_policy.ppo import PPO, PPOConfig, normalize_advantages, ppo_loss
+from rookery.algorithms.on_policy.ppo import PPO, PPOConfig, normalize_advantages, ppo_loss, squared_error
 from rookery.core.batch import Minibatch, Rollout, TensorTree, flat, rows_of
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
@@ -133,7 +132,7 @@ def _error(value: Tensor, old: Tensor, target: Tensor, cfg: POCAConfig) -> Tenso
     """Computes the mean squared error of values ``[N, S]``, summed over columns; without gradient beyond the clip."""
     if cfg.value_clip is not None:
         value = old + (value - old).clamp(-cfg.value_clip, cfg.value_clip)
-    return functional.mse_loss(value, target) * value.shape[1]
+    return squared_error(value, target, cfg)
 
 
 class POCA(PPO):

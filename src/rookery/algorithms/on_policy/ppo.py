@@ -61,8 +61,8 @@ class PPOConfig(AlgorithmConfig, ActorCriticSettings):
     )
     field_order = (
         "lr gamma gae_lambda clip epochs minibatch_size fragment_length rollout_size value_coef entropy_coef "
-        "max_grad_norm normalize_advantage scale_rewards normalize_values value_clip target_kl kl_coef kl_target "
-        "log_std_min log_std_max adam_eps signals imitation model"
+        "max_grad_norm normalize_advantage scale_rewards normalize_values value_clip value_loss_clip target_kl "
+        "kl_coef kl_target log_std_min log_std_max adam_eps signals imitation model"
     )
 
     lr: Scheduled[PositiveFloat] = field(default_factory=lambda: Linear(3e-4, 1e-4))
@@ -81,6 +81,9 @@ class PPOConfig(AlgorithmConfig, ActorCriticSettings):
     """
     value_clip: PositiveFloat | None = None
     """Clip range of the value's change per update; none = no clipping (it does not help: Engstrom 2020).
+    """
+    value_loss_clip: PositiveFloat | None = None
+    """Largest squared error of a value that is learned from; larger ones have no gradient (`vf_clip_param` of RLlib 2).
     """
     target_kl: PositiveFloat | None = None
     """Ends the update after the epoch whose mean KL divergence exceeds 1.5 times this; none = never."""
@@ -111,6 +114,17 @@ class PPOConfig(AlgorithmConfig, ActorCriticSettings):
             )
 
 
+def squared_error(value: Tensor, target: Tensor, cfg: PPOConfig) -> Tensor:
+    """Computes the mean squared error of values ``[N, S]``, summed over columns; squared errors above `value_loss_clip`
+    count as much as that, and have no gradient.
+    """
+    if cfg.value_loss_clip is None:
+        error = functional.mse_loss(value, target)
+    else:
+        error = functional.mse_loss(value, target, reduction="none").clamp(max=cfg.value_loss_clip).mean()
+    return error * value.shape[1] if value.shape[1] > 1 else error
+
+
 def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor, Metrics]:
     """Negated eq. 9: clipped surrogate, value error, entropy bonus; and the penalty of eq. 8 for penalty batches.
 
@@ -133,9 +147,7 @@ def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor
     value = outputs.value
     if cfg.value_clip is not None:
         value = batch.value + (value - batch.value).clamp(-cfg.value_clip, cfg.value_clip)
-    value_loss = functional.mse_loss(value, batch.value_target)
-    if value.shape[1] > 1:
-        value_loss = value_loss * value.shape[1]  # a sum over columns
+    value_loss = squared_error(value, batch.value_target, cfg)
 
     entropy = outputs.distribution.entropy()
     loss = policy_loss + cfg.value_coef * value_loss
@@ -188,11 +200,16 @@ def ppo_gradient(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> OutputGr
     value_gradient = error * (2 * cfg.value_coef / len(batch))
     if cfg.value_clip is not None:
         value_gradient.mul_((outputs.value - batch.value).abs() <= cfg.value_clip)
+    if cfg.value_loss_clip is None:
+        errors = error.flatten()
+        value_loss = torch.dot(errors, errors) / len(batch)
+    else:
+        value_loss = squared_error(value, batch.value_target, cfg)
+        value_gradient.mul_(error.square() <= cfg.value_loss_clip)
 
-    errors = error.flatten()
     metrics: Metrics = {
         "policy_loss": -gain.mean(),
-        "value_loss": torch.dot(errors, errors) / len(batch),
+        "value_loss": value_loss,
         "entropy": outputs.distribution.entropy(),
         "kl": (ratio - 1).sub_(log_ratio),
         "clip_fraction": ratio != clipped,
