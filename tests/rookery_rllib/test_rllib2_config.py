@@ -167,7 +167,8 @@ SAMPLING = ("sampling.num_envs", "sampling.iteration_steps")
 DEFAULTS = {
     # rllib.md 1.2, of the sources of 2.60: our settings
     PPOConfig: {
-        "lr": 5e-5, "gamma": 0.99, "gae_lambda": 1.0, "clip": 0.3, "value_clip": 10.0, "value_coef": 1.0,
+        "lr": 5e-5, "gamma": 0.99, "gae_lambda": 1.0, "clip": 0.3, "value_clip": None, "value_loss_clip": 10.0,
+        "value_coef": 1.0,
         "entropy_coef": 0.0, "kl_coef": 0.2, "kl_target": 0.01, "epochs": 30, "minibatch_size": 128,
         "fragment_length": 2000, "max_grad_norm": None, "model.hidden": (256, 256), "model.activation": "tanh",
         "model.shared_trunk": False,

@@ -579,8 +579,10 @@ def test_networks_that_settings_cannot_say():
     plain = translated("PPO", {"model": {"fcnet_hiddens": [8], "fcnet_activation": "swish"}}).settings
     assert plain["algorithm.model.activation"] == "silu" and "algorithm.model.module" not in plain
     linear = translated("PPO", {"model": {"fcnet_hiddens": [8], "fcnet_activation": "linear"}}).settings
-    assert linear["algorithm.model.module"].endswith("DefaultNetwork")
-    network = DefaultNetwork(spaces.Discrete(5), **{**linear["algorithm.model.module_config"], "filters": ()})
+    assert linear["algorithm.model.activation"] == "linear" and "algorithm.model.module" not in linear
+    selu = translated("PPO", {"model": {"fcnet_hiddens": [8], "fcnet_activation": "selu"}}).settings
+    assert selu["algorithm.model.module"].endswith("DefaultNetwork")
+    network = DefaultNetwork(spaces.Discrete(5), **{**selu["algorithm.model.module_config"], "filters": ()})
     x = torch.arange(5)
     assert network(x).shape == (5, 8) and network.num_features == 8
     mixed = spaces.Dict({"a": spaces.Box(-1, 1, (2, 3)), "b": spaces.MultiDiscrete([2, 3]), "c": spaces.Discrete(4)})

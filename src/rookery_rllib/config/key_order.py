@@ -32,7 +32,7 @@ ORDER = {
     "PPO": """
         use_critic use_gae lambda kl_coeff sgd_minibatch_size shuffle_sequences num_sgd_iter lr_schedule
         vf_loss_coeff entropy_coeff entropy_coeff_schedule clip_param vf_clip_param grad_clip kl_target
-        vf_share_layers
+        _clip_vf_loss vf_share_layers
     """,
     "DDPPO": "keep_local_weights_in_sync torch_distributed_backend truncate_episodes",
     "A2C": "microbatch_size",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from rookery.face import nearest
 from rookery_rllib.base.deprecation import DEPRECATED_VALUE
 from rookery_rllib.config.algorithms import A2C_KIND, IMPALA_KIND, ON_POLICY, PPO_KIND, A
@@ -31,6 +33,17 @@ def entropy(reader: Reader) -> Values:
 
 
 def value_clip(reader: Reader) -> Values:
+    """Translates the clip range of values, of 2021, or the bound of their squared errors, of RLlib 2."""
+    if reader.get("_clip_vf_loss"):
+        clip = reader.get("vf_clip_param")
+        return {
+            "algorithm.value_clip": None,
+            "algorithm.value_loss_clip": None if clip is None or clip == math.inf else reader.number("vf_clip_param"),
+        }
+    return {"algorithm.value_loss_clip": None} | _moves_of_values(reader)
+
+
+def _moves_of_values(reader: Reader) -> Values:
     clip, given = reader.get("vf_clip_param"), "vf_clip_param" in reader.given
     if clip is None or not given:
         if clip is not None:
@@ -124,9 +137,12 @@ PPO_AND_A2C = [
        rl2="training"),
     to({"clip_param": 0.3}, f"{A}clip", "Clip range of the probability ratio around 1.", (*PPO_KIND, "APPO"),
        rl2="training"),
-    by(value_clip, {"vf_clip_param": 10.0}, f"{A}value_clip",
+    by(value_clip, {"vf_clip_param": 10.0}, f"{A}value_clip {A}value_loss_clip",
        "Clip range of values in an update. Its default is not applied, and a note states it.",
        PPO_KIND, rl2="training"),
+    by(value_clip, {"_clip_vf_loss": False}, f"{A}value_clip {A}value_loss_clip",
+       "Whether vf_clip_param limits squared errors, as in RLlib 2, which sets it; its default is then applied.",
+       PPO_KIND),
     to({"kl_coeff": 0.2}, f"{A}kl_coef", "Initial weight of the KL penalty.", PPO_KIND, rl2="training"),
     to({"kl_target": 0.01}, f"{A}kl_target", "Target KL divergence of the penalty.", (*PPO_KIND, "APPO"),
        rl2="training"),

@@ -17,7 +17,7 @@ EPSILON = {"type": "EpsilonGreedy", "epsilon_schedule": {
 }}  # fmt: skip
 
 CHANGES: dict[str, Config] = {
-    "PPO": {"num_workers": 2, "rollout_fragment_length": AUTO},
+    "PPO": {"num_workers": 2, "rollout_fragment_length": AUTO, "_clip_vf_loss": True},
     "IMPALA": {"num_workers": 2, "num_gpus": 0},
     "APPO": {"num_workers": 2, "num_gpus": 0, "minibatch_buffer_size": 8, "num_sgd_iter": 2},
     "DQN": {"rollout_fragment_length": AUTO, "exploration_config": EPSILON, "hiddens": []},
@@ -42,15 +42,11 @@ OLD_STACK: dict[str, Config] = {
 }  # fmt: skip
 """Defaults of the old stack that differ from those of the new one."""
 
-ALWAYS: dict[str, tuple[str, ...]] = {"PPO": ("vf_clip_param",)}
-"""Keys whose default of 2021 has an effect, as if it were set."""
-
 
 @cache
 def changes(algorithm: str, old_stack: bool = False) -> Config:
-    """Returns the defaults of 2.60 that differ from those of 2021, or have an effect only if they are set."""
-    made = {key: DEFAULT_CONFIGS[algorithm][key] for key in ALWAYS.get(algorithm, ())}
-    made = made | COMMON | CHANGES.get(algorithm, {})
+    """Returns the defaults of 2.60 that differ from those of 2021."""
+    made = COMMON | CHANGES.get(algorithm, {})
     return made | OLD_STACK.get(algorithm, {}) if old_stack else made
 
 

@@ -52,7 +52,9 @@ class Columns:
 
 @dataclass
 class DefaultModelConfig:
-    """Settings of the default networks; initializers have no effect here."""
+    """Settings of the default networks; initializers have no effect here, nor has the fusion network: critics get
+    observation and action together as input.
+    """
 
     fcnet_hiddens: list[int] = field(default_factory=lambda: [256, 256])
     fcnet_activation: str = "tanh"
@@ -86,6 +88,12 @@ class DefaultModelConfig:
     lstm_kernel_initializer_kwargs: Any = None
     lstm_bias_initializer: Any = None
     lstm_bias_initializer_kwargs: Any = None
+    fusionnet_hiddens: list[int] = field(default_factory=lambda: [256, 256])
+    fusionnet_activation: str = "tanh"
+    fusionnet_kernel_initializer: Any = None
+    fusionnet_kernel_initializer_kwargs: Any = None
+    fusionnet_bias_initializer: Any = None
+    fusionnet_bias_initializer_kwargs: Any = None
 
 
 def as_dict(model_config: Any) -> dict[str, Any]:

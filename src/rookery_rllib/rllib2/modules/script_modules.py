@@ -35,8 +35,13 @@ MODEL_KEYS = {
 }  # fmt: skip
 """Keys of ``model`` by setting of a default module."""
 
-WITHOUT_EFFECT = ("log_std_clip_param", *(name for name in vars(DefaultModelConfig()) if "initializer" in name))
-"""Settings of a default module without an effect here: weights begin as Rookery's do."""
+WITHOUT_EFFECT = (
+    "log_std_clip_param", "fusionnet_hiddens", "fusionnet_activation",
+    *(name for name in vars(DefaultModelConfig()) if "initializer" in name),
+)  # fmt: skip
+"""Settings of a default module without an effect here: weights begin as Rookery's do, and critics are one network of
+observation and action together.
+"""
 
 NETWORKS = {"SAC": ("policy_model", "Q_model")}
 """Sections of the networks of algorithms that have several, instead of ``model``."""
