@@ -1,6 +1,6 @@
 """Trains a tuned example of RLlib 2.60 until its stop: ``rllib2_train.py ppo|sac --seed N``; prints a line of JSON.
 
-The same file runs on RLlib, with the Python that `install.sh` made, and on Rookery: ``rookery rllib run rllib2_train.py``.
+The same file runs on RLlib, with the Python that `install.sh` made, and on Rookery, by ``rookery rllib run``.
 Settings are those of ``rllib/examples/algorithms/{ppo/cartpole_ppo,sac/pendulum_sac}.py`` of Ray 2.60, of which those
 differ that spread work over processes: one process samples and learns, unless ``--runners`` is given. SAC's returns are
 of 3 steps, where the example draws their number from 2 to 5 for each sample.

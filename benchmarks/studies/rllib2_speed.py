@@ -1,4 +1,4 @@
-"""RLlib 2.60's tuned PPO on CartPole and SAC on Pendulum, by RLlib and by Rookery: ``python benchmarks/studies/rllib2_speed.py``.
+"""RLlib 2.60's tuned PPO on CartPole and SAC on Pendulum, by RLlib and by Rookery.
 
 Both sides run the same file, `peers/rllib2_train.py`, until the stop of the example, each run in a process of its own
 with one thread of torch; the sides take turns. Measured is the time of training alone, without imports and setup. The
@@ -18,10 +18,24 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from benchmarks.learning import machine
 
 HERE = Path(__file__).resolve().parents[1]
 SCRIPT = HERE / "peers" / "rllib2_train.py"
 PAGE = HERE / "results" / "rllib2-speed.md"
+HEAD = """# RLlib 2.60's tuned examples
+
+Made by `python benchmarks/studies/rllib2_speed.py --seeds {seeds}`. Machine: {about}.
+
+RLlib 2.60.0 and Rookery run one file, `benchmarks/peers/rllib2_train.py`, with the settings of RLlib's tuned examples:
+one process samples and learns, one thread of torch, the sides in turn. Seconds are of training alone. SAC's returns are
+of 3 steps on both sides. Critics of RLlib's SAC have networks for observations and for actions and more layers over
+both (`fusionnet_hiddens`); those of Rookery are one network of two layers, so that the two programs do not compute the
+same. PPO's networks, losses and batches are equal.
+
+| training | side | env steps/s | env steps | seconds | return at the end | reached the stop |
+|---|---|---|---|---|---|---|
+"""
 NAMES = {"ppo": "PPO, CartPole-v1, stop at 450", "sac": "SAC, Pendulum-v1, stop at -250"}
 
 
@@ -70,25 +84,9 @@ def main() -> None:
         ours, theirs = (median(row["rate"] for row in runs[side]) for side in sides)
         quick, slow = (median(row["seconds"] for row in runs[side]) for side in sides)
         lines.append(f"| | Rookery / RLlib | {ours / theirs:.1f} | | {slow / quick:.1f} times as fast | | |")
-    text = (
-        f"""# RLlib 2.60's tuned examples
-
-Made by `python benchmarks/studies/rllib2_speed.py --seeds {" ".join(map(str, given.seeds))}`.
-{about}
-
-RLlib 2.60.0 and Rookery run one file, `benchmarks/peers/rllib2_train.py`, with the settings of RLlib's tuned
-examples: one process samples and learns, one thread of torch, the sides in turn. Seconds are of training alone. SAC's returns
-are of 3 steps on both sides. Critics of RLlib's SAC have networks for observations and for actions and more layers over
-both (`fusionnet_hiddens`); those of Rookery are one network of two layers, so that the two programs do not compute the
-same. PPO's networks, losses and batches are equal.
-
-| training | side | env steps/s | env steps | seconds | return at the end | reached the stop |
-|---|---|---|---|---|---|---|
-"""
-        + "\n".join(lines)
-        + "\n"
-    )
-    PAGE.write_text(text, encoding="utf-8")
+    about = ", ".join(f"{name} {value}" for name, value in machine().items())
+    seeds = " ".join(map(str, given.seeds))
+    PAGE.write_text(HEAD.format(seeds=seeds, about=about) + "\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

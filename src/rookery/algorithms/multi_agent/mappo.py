@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rookery.algorithms.capabilities import Capabilities
-from rookery.algorithms.on_policy.ppo import PPO, PPOConfig, normalize_advantages, ppo_gradient, ppo_loss, squared_error
+from rookery.algorithms.on_policy.ppo import PPO, PPOConfig, clipped_error, normalize_advantages, ppo_gradient, ppo_loss
 from rookery.core.batch import Minibatch, PenaltyMinibatch, Rollout
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
@@ -96,7 +96,7 @@ def value_loss(value: Tensor, batch: Minibatch, cfg: MAPPOConfig) -> Tensor:
     if cfg.value_clip is not None:
         value = batch.value + (value - batch.value).clamp(-cfg.value_clip, cfg.value_clip)
     if cfg.huber_delta is None:
-        return squared_error(value, batch.value_target, cfg)
+        return clipped_error(value, batch.value_target, cfg.value_loss_clip) * value.shape[1]
     if cfg.value_loss_clip is None:
         return 2 * functional.huber_loss(value, batch.value_target, delta=cfg.huber_delta) * value.shape[1]
     losses = 2 * functional.huber_loss(value, batch.value_target, delta=cfg.huber_delta, reduction="none")

@@ -19,7 +19,7 @@ from torch import Tensor
 from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.multi_agent.group_critic import GroupActorCritic, GroupOutputs, with_one
 from rookery.algorithms.on_policy.actor_critic import across_episodes, along_timeline, next_values
-from rookery.algorithms.on_policy.ppo import PPO, PPOConfig, normalize_advantages, ppo_loss, squared_error
+from rookery.algorithms.on_policy.ppo import PPO, PPOConfig, clipped_error, normalize_advantages, ppo_loss
 from rookery.core.batch import Minibatch, Rollout, TensorTree, flat, rows_of
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
@@ -132,7 +132,7 @@ def _error(value: Tensor, old: Tensor, target: Tensor, cfg: POCAConfig) -> Tenso
     """Computes the mean squared error of values ``[N, S]``, summed over columns; without gradient beyond the clip."""
     if cfg.value_clip is not None:
         value = old + (value - old).clamp(-cfg.value_clip, cfg.value_clip)
-    return squared_error(value, target, cfg)
+    return clipped_error(value, target, cfg.value_loss_clip) * value.shape[1]
 
 
 class POCA(PPO):

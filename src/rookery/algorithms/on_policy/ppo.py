@@ -114,15 +114,13 @@ class PPOConfig(AlgorithmConfig, ActorCriticSettings):
             )
 
 
-def squared_error(value: Tensor, target: Tensor, cfg: PPOConfig) -> Tensor:
-    """Computes the mean squared error of values ``[N, S]``, summed over columns; squared errors above `value_loss_clip`
-    count as much as that, and have no gradient.
+def clipped_error(value: Tensor, target: Tensor, most: float | None) -> Tensor:
+    """Computes the mean squared error of values ``[N, S]``; squared errors above `most`, unless it is None, count
+    as it, and have no gradient.
     """
-    if cfg.value_loss_clip is None:
-        error = functional.mse_loss(value, target)
-    else:
-        error = functional.mse_loss(value, target, reduction="none").clamp(max=cfg.value_loss_clip).mean()
-    return error * value.shape[1] if value.shape[1] > 1 else error
+    if most is None:
+        return functional.mse_loss(value, target)
+    return functional.mse_loss(value, target, reduction="none").clamp(max=most).mean()
 
 
 def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor, Metrics]:
@@ -143,12 +141,14 @@ def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor
     if batch.importance is not None:
         gain = gain * batch.importance
     policy_loss = -gain.mean()
-
     value = outputs.value
     if cfg.value_clip is not None:
         value = batch.value + (value - batch.value).clamp(-cfg.value_clip, cfg.value_clip)
-    value_loss = squared_error(value, batch.value_target, cfg)
-
+    value_loss = functional.mse_loss(value, batch.value_target)
+    if cfg.value_loss_clip is not None:
+        value_loss = clipped_error(value, batch.value_target, cfg.value_loss_clip)
+    if value.shape[1] > 1:
+        value_loss = value_loss * value.shape[1]  # a sum over columns
     entropy = outputs.distribution.entropy()
     loss = policy_loss + cfg.value_coef * value_loss
     if cfg.entropy_coef:
@@ -192,7 +192,6 @@ def ppo_gradient(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> OutputGr
     if batch.importance is not None:
         gain.mul_(batch.importance)
         logp_gradient.mul_(batch.importance)
-
     value = outputs.value
     if cfg.value_clip is not None:
         value = batch.value + (value - batch.value).clamp(-cfg.value_clip, cfg.value_clip)
@@ -200,22 +199,18 @@ def ppo_gradient(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> OutputGr
     value_gradient = error * (2 * cfg.value_coef / len(batch))
     if cfg.value_clip is not None:
         value_gradient.mul_((outputs.value - batch.value).abs() <= cfg.value_clip)
-    if cfg.value_loss_clip is None:
-        errors = error.flatten()
-        value_loss = torch.dot(errors, errors) / len(batch)
-    else:
-        value_loss = squared_error(value, batch.value_target, cfg)
-        value_gradient.mul_(error.square() <= cfg.value_loss_clip)
-
+    errors = error.flatten()
     metrics: Metrics = {
         "policy_loss": -gain.mean(),
-        "value_loss": value_loss,
+        "value_loss": torch.dot(errors, errors) / len(batch),
         "entropy": outputs.distribution.entropy(),
         "kl": (ratio - 1).sub_(log_ratio),
         "clip_fraction": ratio != clipped,
     }
-    entropy_gradient = -cfg.entropy_coef / len(batch)
-    gradients = outputs.distribution.gradient(batch.action, logp_gradient, entropy_gradient)
+    if cfg.value_loss_clip is not None:
+        metrics["value_loss"] = clipped_error(value, batch.value_target, cfg.value_loss_clip) * value.shape[1]
+        value_gradient.mul_(error.square() <= cfg.value_loss_clip)
+    gradients = outputs.distribution.gradient(batch.action, logp_gradient, -cfg.entropy_coef / len(batch))
     if gradients is None:
         return None
     output, log_std = gradients
