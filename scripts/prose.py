@@ -187,13 +187,15 @@ def openings(content: str) -> Iterator[tuple[int, str, str]]:
 
 
 def files_of(paths: list[Path]) -> Iterator[Path]:
-    """Yields the files with texts at or below some paths."""
+    """Yields the files with texts at or below some paths, without those in hidden folders, such as ``.venv``."""
     for path in paths:
         inside = [path] if path.is_file() else sorted(path.rglob("*"))
         yield from (
             file
             for file in inside
-            if file.suffix in (".py", ".md", ".c", ".h", ".cpp") and file.resolve() != Path(__file__).resolve()
+            if file.suffix in (".py", ".md", ".c", ".h", ".cpp")
+            and file.resolve() != Path(__file__).resolve()
+            and not any(part.startswith(".") for part in file.relative_to(path).parts[:-1])
         )
 
 
