@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -39,6 +39,7 @@ from rookery.core.spaces.arrays import ActionSpec, ObsSpec, Tree
 from rookery.core.state import Stateful
 from rookery.replay.budget import bytes_needed, reserve
 from rookery.replay.episode_filter import SelectionConfig
+from rookery.replay.hindsight.settings import HindsightConfig
 from rookery.replay.memmap_arrays import MemmapArrays
 from rookery.replay.observations import Observations, Pool
 from rookery.replay.relabel import RelabelConfig
@@ -99,6 +100,9 @@ class ReplayConfig(Settings):
 
     mix: dict[Annotated[str, Reaches("a path")], PositiveFloat] = field(default_factory=dict)
     """Read-only replay and its share of every batch; the rest is the policy's own."""
+
+    hindsight: HindsightConfig = field(default_factory=HindsightConfig)
+    """Replay with other goals, in environments with goals."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +175,17 @@ class Regular:
 # --- the buffer -------------------------------------------------------------------------------------------------------
 
 
+class Relabeling(Protocol):
+    """Exchanges goals of drawn decisions (`replay/hindsight/relabeling.py`)."""
+
+    def forget(self) -> None:
+        """Called when all rows are removed from the buffer."""
+
+    def transitions(self, serial: np.ndarray, weight: Tensor | None, *, n_step: int, gamma: float) -> Transitions:
+        """Returns the decisions with these serial numbers ``[N]``; other arguments as of `ReplayBuffer.sample`."""
+        ...
+
+
 class ReplayBuffer(Stateful):
     """Ring buffer of one policy's decisions.
 
@@ -195,6 +210,7 @@ class ReplayBuffer(Stateful):
         tree: Sampling weights of rows; None if uniform.
         largest: Largest priority so far: that of new rows.
         least: Returns the minimum over all ranks, for importance weights; None = a single rank.
+        relabeling: Exchanges goals of drawn decisions; None = the recorded goals only.
 
     Raises:
         ConfigError: If the machine has too little RAM for a full buffer.
@@ -203,7 +219,8 @@ class ReplayBuffer(Stateful):
     saved = ("rng", "total", "first", "observations", "largest")
     fixed = (*PLAIN, "cfg", "obs_spec", "action_spec", "memory_size", "memory_every", "capacity", "full_bytes",
              "memmaps", "after", "follow", "stored", "memories", "tree", "_pool", "_newest", "_due", "_regular",
-             "_stored", "_floor", "_saved_first", "_saved_priorities", "least")  # fmt: skip
+             "_stored", "_floor", "_saved_first", "_saved_priorities", "least",
+             "relabeling")  # fmt: skip
 
     def __init__(
         self,
@@ -247,6 +264,7 @@ class ReplayBuffer(Stateful):
         self.tree = SumTree(capacity) if cfg.kind == "prioritized" or memory_size else None
         self.largest = 1.0
         self.least: Callable[[float], float] | None = None
+        self.relabeling: Relabeling | None = None
         self._pool = Pool()
         self._newest = np.zeros(0, np.int64)  # [slots] serial number of its newest row, or -1
         self._due = np.zeros(0, np.int64)  # [slots] clock of the decision that would follow it
@@ -423,6 +441,8 @@ class ReplayBuffer(Stateful):
         if self.memmaps.limit is not None:
             self.memmaps.note_reads(batch_size)
         serial, rows, weight = self._draw(batch_size, beta)
+        if self.relabeling is not None:
+            return self.relabeling.transitions(serial, weight, n_step=n_step, gamma=gamma)
         reward, discount, following = n_step_windows(rows, self.after, self.reward, n_step=n_step, gamma=gamma)
         numbers = torch.from_numpy(reward), torch.from_numpy(discount), weight, torch.from_numpy(serial)
         stored = self._in_place()
@@ -607,6 +627,8 @@ class ReplayBuffer(Stateful):
         self.first = self.total = serial
         self._newest = np.zeros(0, np.int64)
         self._due = np.zeros(0, np.int64)
+        if self.relabeling is not None:
+            self.relabeling.forget()
 
     def rows_between(self, first: int, last: int) -> SegmentArrays:
         """Returns copies of the rows with serial numbers from `first` up to but not including `last`, as a complete

@@ -185,6 +185,11 @@ class Observations(Stateful):
         aside = self._aside(places)
         return {path: leaf.gather(places, aside) for path, leaf in self.leaves.items()}
 
+    def leaf_at(self, path: str, places: np.ndarray) -> np.ndarray:
+        """Returns a copy of one leaf ``[N, ...]`` of the observations at these places."""
+        self._note_reads(len(places))
+        return self.leaves[path].gather(places, self._aside(places))
+
     def gather_rows(self, rows: np.ndarray) -> Tree:
         """Returns copies of the observations of rows."""
         self._note_reads(len(rows))

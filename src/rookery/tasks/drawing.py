@@ -769,3 +769,40 @@ def draw_match3(cells: np.ndarray, special: np.ndarray, timestep: int, max_times
             else:
                 pen.text((x, y), "+", fill=PAPER, font=font(round(board.side * 0.6)), anchor="mm")
     return board.finish([("ring", INK, "x2"), ("plus", INK, "x3")], timestep, max_timesteps)
+
+
+# --- tasks with goals -------------------------------------------------------------------------------------------------
+
+
+def draw_bits(bits: np.ndarray, timestep: int, max_timesteps: int) -> np.ndarray:
+    """Draws rows of bits: the present ones above those of the goal.
+
+    Args:
+        bits: ``[2, n]`` 0 or 1.
+    """
+    board = Board(*bits.shape)
+    board.fill(bits == 1, TILE_AGAIN)
+    differ = int((bits[0] != bits[1]).sum())
+    for column in np.flatnonzero(bits[0] == bits[1]).tolist():
+        board.put((0, column), GREEN)
+    return board.finish([("bits that differ", INK, str(differ))], timestep, max_timesteps)
+
+
+def draw_points(points: np.ndarray, radius: float, timestep: int, max_timesteps: int) -> np.ndarray:
+    """Draws a point, blue, and a goal, gold, in a square from -1 to 1: their first axes, at most two.
+
+    Args:
+        points: ``[2, n]`` the point, and the goal.
+        radius: Radius of the goal.
+    """
+    wide = 400
+    picture = blank(wide + 2 * MARGIN, MARGIN + wide + FOOTER)
+    picture.pixels[MARGIN : MARGIN + wide, MARGIN : MARGIN + wide] = TILE
+    shown = np.zeros((2, 2))
+    shown[:, : points.shape[1]] = points[:, :2]
+    with picture.pen() as pen:
+        for (x, y), size, color in ((shown[1], radius, GOLD), (shown[0], 0.05, BLUE)):
+            middle, r = (MARGIN + (x + 1) * wide / 2, MARGIN + (1 - y) * wide / 2), size * wide / 2
+            pen.ellipse((middle[0] - r, middle[1] - r, middle[0] + r, middle[1] + r), fill=color)
+    distance = float(np.linalg.norm(points[0] - points[1]))
+    return picture.finish([("distance", INK, f"{distance:.2f}")], timestep, max_timesteps)

@@ -26,6 +26,8 @@ ABOUT = {
     "FoodCollector": "Five agents collect food, avoid poison and can freeze each other.",
     "Match3": "Swap cells of a board to form lines of three (masked actions).",
     "OneDimension": "Walk to the end of a line that a signal indicates (a check of an algorithm).",
+    "BitFlip": "Flip bits until they equal a goal (sparse reward, goals).",
+    "PointReach": "Move a point to a goal in space (sparse reward, goals).",
     "TensorCartPole": "CartPole in PyTorch tensors, on any device.",
     "TensorPendulum": "Pendulum in PyTorch tensors, on any device.",
     "CartPole": "Balance a pole on a cart.",

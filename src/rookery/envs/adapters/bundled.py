@@ -33,6 +33,8 @@ OURS = {
     "FoodCollector": "rookery.tasks.games.food_collector:FoodCollector",
     "Match3": "rookery.tasks.match3:Match3",
     "OneDimension": "rookery.tasks.one_dimension:OneDimension",
+    "BitFlip": "rookery.tasks.goal_tasks:BitFlip",
+    "PointReach": "rookery.tasks.goal_tasks:PointReach",
     **TENSORS,
 }
 """Import paths of the bundled environments, by short name."""

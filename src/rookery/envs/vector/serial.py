@@ -117,6 +117,11 @@ class SerialEnv(VectorBase):
             self.groups = self.agents.groups
         self.attach(Slab.allocate(self.agents.kinds, num_lanes, bool(self.agents.groups)))
 
+    @property
+    def first(self) -> Any:
+        """The environment of the first lane, as its user made it."""
+        return self._lanes[0].env
+
     def attach(self, slab: Slab, agents: Layout | None = None) -> None:
         """Switches to another slab and copies the current content; also switches to its layout, if that is new."""
         had = self.agents
