@@ -66,6 +66,8 @@ APEX: dict[str, Any] = {  # asynchronous workers in this process, each copy with
     "sampling.asynchronous": True,
     "cluster.ray": "here",
 }
+HINDSIGHT: dict[str, Any] = {"algorithm.replay.hindsight.strategy": "future", "env.implementation": "serial"}
+NO_HINDSIGHT = {"algorithm.replay.hindsight.strategy": None}
 DUELING: dict[str, Any] = {"algorithm.dueling": True}
 SHARED: dict[str, Any] = {"algorithm": PPOConfig()}
 TWO: dict[str, Any] = {
@@ -124,6 +126,13 @@ def evaluation_return(trainer: Trainer) -> float:
 def evaluation_return_of_100(trainer: Trainer) -> float:
     """Mean return of 100 deterministic evaluation episodes, for tasks in which an episode is won or lost."""
     return trainer.evaluate(100).return_mean
+
+
+def success_rate_of_100(trainer: Trainer) -> float:
+    """Share of 100 deterministic evaluation episodes that end at their goal."""
+    success = trainer.evaluate(100).success_rate
+    assert success is not None
+    return success
 
 
 def training_return(trainer: Trainer) -> float:
@@ -293,6 +302,26 @@ CLAIMS = [
     Claim("pendulum-ddpg", preset("Pendulum-v1", "ddpg"), 20_000, evaluation_return, -250, 1),
     Claim("mountain-car-sac", preset("MountainCarContinuous-v0", "sac"), 50_000, evaluation_return, 88, 2),
     Claim("cartpole-sac", preset("CartPole-v1", "sac"), 50_000, evaluation_return, 200, 3),
+    Claim(
+        "bit-flip-her",
+        preset("BitFlip", "dqn", HINDSIGHT),
+        40_000,
+        success_rate_of_100,
+        0.95,
+        1.5,
+        without=NO_HINDSIGHT,
+        control_below=0.05,
+    ),
+    Claim(
+        "point-reach-her",
+        preset("PointReach", "td3", HINDSIGHT),
+        8_000,
+        success_rate_of_100,
+        0.95,
+        2.5,
+        without=NO_HINDSIGHT,
+        control_below=0.3,
+    ),
     Claim("arena-shared", arena(**SHARED), 116_000, training_return, 15, 1.2),
     Claim("arena-two-policies", arena(**TWO), 80_000, training_return, 18, 0.4),
     Claim("arena-ppo-beside-dqn", arena(**PPO_AND_DQN), 80_000, return_of("pol1"), 15, 0.7),

@@ -121,6 +121,8 @@ def evaluation_lines(result: EvaluationResult) -> Mapping[str, str]:
         "range": f"{result.return_min:.2f} to {result.return_max:.2f}",
         "length": f"{result.length_mean:.1f} env steps",
     }
+    if result.success_rate is not None:
+        lines["success"] = f"{result.success_rate:.1%} of the episodes ended at their goal"
     if result.episodes_cut:
         lines["cut"] = f"{result.episodes_cut} of these had not ended and count as truncated (--max-episode-steps)"
     for name, values in (("agents", result.agents), ("policies", result.policies)):

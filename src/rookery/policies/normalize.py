@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from rookery.core.batch import TensorTree
 from rookery.core.spaces.arrays import CENTRAL_ACTED, ObsSpec
+from rookery.core.spaces.goals import ACHIEVED, DESIRED, goal_leaves
 
 VARIANCE_FLOOR = 1e-8  # added to the variance, against division by zero for constant elements
 
@@ -83,6 +84,8 @@ class ObsNormalizer(nn.Module):
 
     Attributes:
         paths: Paths of the normalized leaves.
+        goals: Paths of the achieved and the desired goal, which have the statistics of both together and so stay
+            comparable; empty if there are none.
         spec: Layout of the normalized observations: normalized leaves are float32.
     """
 
@@ -91,6 +94,8 @@ class ObsNormalizer(nn.Module):
         leaves = [leaf for leaf in obs.leaves if leaf.kind == "box" and leaf.path not in raw]
         self.clip = clip
         self.paths = tuple(leaf.path for leaf in leaves)
+        pair = (ACHIEVED, DESIRED) if goal_leaves(obs) else ()
+        self.goals = pair if {*pair} <= {*self.paths} else ()
         after = [
             replace(leaf, dtype=np.dtype(np.float32), scale=1.0) if leaf.path in self.paths else leaf
             for leaf in obs.leaves
@@ -124,4 +129,4 @@ class ObsNormalizer(nn.Module):
             obs = {path: obs[path].index_select(0, rows) for path in self.paths}
         for path, statistics in zip(self.paths, self.statistics, strict=True):
             assert isinstance(statistics, RunningMeanStd)
-            statistics.update(obs[path])
+            statistics.update(torch.cat([obs[goal] for goal in self.goals]) if path in self.goals else obs[path])

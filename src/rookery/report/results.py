@@ -89,6 +89,7 @@ class EvaluationResult(ShownAsFacts):
         episodes_cut: Number of episodes that had not ended after `evaluation.max_episode_steps` and count as truncated
             there, with their return so far.
         groups: Mean group return of each group, if the environment names groups.
+        success_rate: Share of episodes that ended at their goal (``info["is_success"]``); None without goals.
     """
 
     return_mean: float
@@ -104,6 +105,7 @@ class EvaluationResult(ShownAsFacts):
     returns: tuple[float, ...] = ()
     episodes_cut: int = 0
     groups: Mapping[str, float] = field(default_factory=dict)
+    success_rate: float | None = None
 
     def _facts(self) -> dict[str, object]:
         low, high = self.return_interval
@@ -325,6 +327,8 @@ class IterationResult(ShownAsFacts, ForeignNames):
                 "evaluation/episodes_cut": self.evaluation.episodes_cut,
                 "evaluation/length_mean": self.evaluation.length_mean,
             }
+            if self.evaluation.success_rate is not None:
+                row["evaluation/success_rate"] = self.evaluation.success_rate
             means = self.evaluation.groups.items()
             row |= {f"evaluation/groups/{name}/return_mean": value for name, value in means}
         row["time/seconds"] = round(self.seconds, 3)

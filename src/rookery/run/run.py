@@ -46,7 +46,7 @@ from rookery.run.checkpoint.path_folders import as_typed
 from rookery.run.checkpoint.replays import load_sources
 from rookery.run.checks.memory_check import note_memory
 from rookery.run.compute import acting_threads, learning_threads
-from rookery.run.hindsight import replay_goals
+from rookery.run.goals import replay_goals
 from rookery.run.lessons.curriculum import Curriculum
 from rookery.run.lessons.parameters import check_parameters, training_plan
 from rookery.run.opponents.rating_games import RatingGames

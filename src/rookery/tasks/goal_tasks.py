@@ -47,7 +47,7 @@ class GoalTask(gymnasium.Env[Goals, Any], ABC):
         """
         check_render_mode(type(self).__name__, render_mode)
         names = ("observation", "achieved_goal", "desired_goal")
-        self.observation_space = spaces.Dict(dict.fromkeys(names, goal_space))
+        self.observation_space: Any = spaces.Dict(dict.fromkeys(names, goal_space))
         self.max_steps, self.render_mode = int(max_steps), render_mode
         self._steps = 0
 
@@ -115,17 +115,17 @@ class BitFlip(GoalTask):
         check_least("BitFlip", 1, bits=bits)
         super().__init__(spaces.MultiBinary(int(bits)), bits, render_mode)
         self.bits = int(bits)
-        self.action_space = spaces.Discrete(self.bits)
+        self.action_space: Any = spaces.Discrete(self.bits)
 
     def reached(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
         """Returns whether all bits are equal."""
-        return np.equal(achieved, desired).all(axis=-1)
+        return np.asarray(np.equal(achieved, desired).all(axis=-1))
 
     def compute_terminated(self, achieved_goal: np.ndarray, desired_goal: np.ndarray, info: Any) -> np.ndarray:
         """Returns whether all bits are equal."""
         return self.reached(achieved_goal, desired_goal)
 
-    def render(self) -> np.ndarray:  # type: ignore[override]
+    def render(self) -> np.ndarray:
         """Returns an image ``[height, width, 3]`` uint8: the bits above those of the goal."""
         from rookery.tasks import drawing
 
@@ -173,13 +173,13 @@ class PointReach(GoalTask):
                 raise ValueError(f"PointReach: {name} is {value!r}, it must be above 0 and below 1")
         super().__init__(spaces.Box(-1.0, 1.0, (int(dimensions),), np.float32), max_steps, render_mode)
         self.dimensions, self.speed, self.radius = int(dimensions), float(speed), float(radius)
-        self.action_space = spaces.Box(-1.0, 1.0, (self.dimensions,), np.float32)
+        self.action_space: Any = spaces.Box(-1.0, 1.0, (self.dimensions,), np.float32)
 
     def reached(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
         """Returns whether points are closer than the radius."""
         return np.asarray(np.linalg.norm(achieved - desired, axis=-1) < self.radius)
 
-    def render(self) -> np.ndarray:  # type: ignore[override]
+    def render(self) -> np.ndarray:
         """Returns an image ``[height, width, 3]`` uint8: point and goal, seen along the last axes."""
         from rookery.tasks import drawing
 

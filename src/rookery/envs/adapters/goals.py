@@ -17,28 +17,17 @@ from gymnasium import spaces
 from rookery.core.errors import EnvError
 from rookery.core.process.torch_modes import users_modes
 from rookery.core.process.tracebacks import described
-from rookery.core.spaces.arrays import Leaf, ObsSpec
+from rookery.core.spaces.arrays import ObsSpec
+from rookery.core.spaces.goals import ACHIEVED, DESIRED, goal_leaves
 from rookery.envs.base import VectorEnv
 from rookery.envs.random_play import random_play
 from rookery.envs.vector.serial import SerialEnv
-
-ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
-"""Paths of the goals in an observation."""
 
 REWARD, TERMINATED = "compute_reward", "compute_terminated"
 """Names of the environment's functions."""
 
 TRIAL = 20
 """Number of random decisions whose rewards are compared with those of the environment's function."""
-
-
-def goal_leaves(obs: ObsSpec) -> tuple[Leaf, Leaf] | None:
-    """Returns the leaves of the achieved and of the desired goal; None if there are not two of the same shape."""
-    found = {leaf.path: leaf for leaf in obs.leaves}
-    achieved, desired = found.get(ACHIEVED), found.get(DESIRED)
-    if achieved is None or desired is None or (achieved.shape, achieved.dtype) != (desired.shape, desired.dtype):
-        return None
-    return achieved, desired
 
 
 class GoalFunctions:
@@ -110,8 +99,8 @@ class GoalFunctions:
                 return np.asarray(function(shown[ACHIEVED], shown[DESIRED], self._info[: len(achieved)]))
         except Exception as error:  # any error of the user's function
             raise EnvError(
-                f"{self.env.name}: {name} raises {described(error)}; it is given arrays of {len(achieved):,} goals and a "
-                "list of as many empty infos"
+                f"{self.env.name}: {name} raises {described(error)}; it is given arrays of {len(achieved):,} goals and "
+                "a list of as many empty infos"
             ) from error
 
     def check(self) -> str:

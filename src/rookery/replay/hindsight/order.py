@@ -114,7 +114,8 @@ class EpisodeOrder(Stateful):
 
     def is_placed(self, rows: np.ndarray) -> np.ndarray:
         """Returns whether the episodes of rows ``[N]`` have ended, ``[N]``."""
-        return self._place[rows] >= 0
+        placed: np.ndarray = self._place[rows] >= 0
+        return placed
 
     def span(self, rows: np.ndarray) -> Span:
         """Returns the stored parts of the episodes of rows ``[N]``, which must have ended."""
@@ -125,4 +126,5 @@ class EpisodeOrder(Stateful):
 
     def rows_at(self, place: np.ndarray, distance: np.ndarray) -> np.ndarray:
         """Returns the rows ``[N]`` at a distance, in rows, after these places ``[N]``."""
-        return self._row[(place + distance) % self.ring]
+        rows: np.ndarray = self._row[(place + distance) % self.ring]
+        return rows

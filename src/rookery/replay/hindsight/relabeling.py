@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from rookery.core.batch import Transitions
+from rookery.core.spaces.goals import ACHIEVED, DESIRED
 from rookery.core.state import Stateful
-from rookery.envs.adapters.goals import ACHIEVED, DESIRED, GoalFunctions
+from rookery.envs.adapters.goals import GoalFunctions
 from rookery.replay.buffer import ReplayBuffer, n_step_windows, tensors
 from rookery.replay.hindsight.order import EpisodeOrder
 

@@ -15,6 +15,7 @@ from rookery.envs.base import VectorEnv
 from rookery.envs.parameters import Draws
 from rookery.policies.policy import Policy
 from rookery.report.results import IterationResult
+from rookery.rollout.goal_success import success_listeners
 from rookery.rollout.hooks import EpisodeListener, EpisodeListeners, EpisodeResult
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.rollout.remote.shares import LaneShare, ShareMapping, shares_of
@@ -102,7 +103,7 @@ class BoundedEpisodes:
         self._share = share or shares_of(env.num_lanes, 1)[0]
         self._number = self._share.first + np.arange(env.num_lanes)
         self.deterministic, self.episodes, self.limit, self.interrupt = deterministic, episodes, limit, interrupt
-        self.listeners = tuple(listeners)
+        self.listeners = (*listeners, *success_listeners(env))
         self.finished: list[EpisodeResult] = []
         self.cut = 0
         self.index = np.zeros(env.num_lanes, dtype=np.int64)

@@ -20,6 +20,7 @@ from rookery.envs.vector.rendering import drawn
 from rookery.report.results import EvaluationResult, IterationResult, PolicyReturn
 from rookery.report.statistics import mean_interval
 from rookery.report.videos import Video, VideoProgress, check_suffix
+from rookery.rollout.goal_success import SUCCESS
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.worker import RolloutWorker
 from rookery.run.checkpoint.path_folders import as_typed
@@ -215,6 +216,7 @@ def summarize(run: Run, played: PlayedEpisodes, env_steps: int) -> EvaluationRes
             "and count as truncated there"
         )
     returns = tuple(result.total for result in results)
+    successes = [result.metrics[SUCCESS] for result in results if SUCCESS in result.metrics]
     by_agent: dict[str, list[float]] = {}
     by_policy: dict[str, list[float]] = {}
     by_group = {group: [result.groups[group] for result in results] for group in results[0].groups}
@@ -238,6 +240,7 @@ def summarize(run: Run, played: PlayedEpisodes, env_steps: int) -> EvaluationRes
         returns=returns,
         episodes_cut=played.cut,
         groups={group: math.fsum(values) / len(values) for group, values in by_group.items()},
+        success_rate=math.fsum(successes) / len(successes) if successes else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""Connects replay with other goals (`replay/hindsight/`) to the environment that judges these goals."""
+"""Goals in a run: connects replay with other goals (`replay/hindsight/`) to the environment that judges them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 from rookery.algorithms.algorithm import Algorithm
 from rookery.algorithms.capabilities import algorithms_with, one_of
 from rookery.core.errors import ConfigError, EnvError
-from rookery.envs.adapters.goals import ACHIEVED, DESIRED, REWARD, GoalFunctions
+from rookery.core.spaces.goals import ACHIEVED, DESIRED
+from rookery.envs.adapters.goals import REWARD, GoalFunctions
 from rookery.envs.base import VectorEnv, has_throwaways
 from rookery.envs.placeholder_env import PlaceholderEnv
 from rookery.envs.vector.closing import close_env
@@ -85,7 +86,8 @@ def obstacle(learner: Algorithm[Any]) -> str:
             f"policy {learner.name!r} has a memory, and learns from sequences that were played for one goal; leave "
             "model.memory out"
         )
-    if getattr(learner.signals, "others", None):
-        names = ", ".join(f"signals.{name}" for name in learner.signals.others)
+    signals = getattr(learner, "signals", None)
+    if signals is not None and signals.others:
+        names = ", ".join(f"signals.{name}" for name in signals.others)
         return f"{names} reward decisions as they were played; leave them out"
     return ""
