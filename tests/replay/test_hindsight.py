@@ -158,7 +158,9 @@ def test_of_a_share_of_decisions_the_goal_stays():
     assert kept == pytest.approx(0.2, abs=0.015)
 
 
-@pytest.mark.parametrize("strategy, places", [("future", [2, 3, 4, 5]), ("final", [5]), ("episode", [1, 2, 3, 4, 5])])
+@pytest.mark.parametrize(
+    ("strategy", "places"), [("future", [2, 3, 4, 5]), ("final", [5]), ("episode", [1, 2, 3, 4, 5])]
+)
 def test_goals_are_drawn_evenly_among_those_of_the_strategy(strategy, places):
     # sights 1 to 6; of decision 1, which leads from sight 2 to 3, the goals are sights after decisions
     story, memory = told(**settings(strategy))

@@ -78,9 +78,10 @@ def replay_goals(learner: Algorithm[Any], env: VectorEnv, make_copies: Callable[
 def obstacle(learner: Algorithm[Any]) -> str:
     """Returns the reason why a learner cannot learn from decisions with other goals, and advice, or an empty string."""
     known, algorithm = learner.capabilities, type(learner).__name__
-    wanted = {"uses_replay": True, "offline": False, "needs_team": False}
-    if any(getattr(known, name) != value for name, value in wanted.items()):
-        return f"{algorithm} does not draw single decisions of one agent; use {one_of(algorithms_with(**wanted))}"
+    if known.offline or known.needs_team:
+        others = one_of(algorithms_with(uses_replay=True, offline=False, needs_team=False))
+        why = "recorded data, with the goals of these" if known.offline else "decisions of whole teams"
+        return f"{algorithm} learns from {why}; use {others}"
     if learner.policy.memory_size:
         return (
             f"policy {learner.name!r} has a memory, and learns from sequences that were played for one goal; leave "

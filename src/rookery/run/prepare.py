@@ -41,7 +41,6 @@ from rookery.models.image_encoders import RESIDUAL
 from rookery.native.actor import attach_actor
 from rookery.policies.export import read_policy, start_from
 from rookery.policies.policy import Policy
-from rookery.rollout.goal_success import success_listeners
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.run.checkpoint.path_folders import resolve_run
@@ -277,7 +276,6 @@ def prepare(
     check_policies(resolved, kinds, lambda name: _slots(env, mapping, name))
     notes += [*unused_settings(resolved, kinds), *_notes_of_copies(resolved, env, stand_in), *resolved.notes]
     notes += [*_precision_notes(resolved, env, mapping), *_sequence_notes(resolved), *notes_of_workers(resolved, env)]
-    callbacks += success_listeners(env)
     return resolved, env, mapping, callbacks, [*notes, *misread_settings(resolved)], ranks
 
 

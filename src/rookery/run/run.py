@@ -36,6 +36,7 @@ from rookery.replay.replay import Replay
 from rookery.report.results import WINDOW
 from rookery.report.shown import ShownAsFacts
 from rookery.rollout.device_pool import make_local_pool
+from rookery.rollout.goal_success import success_listeners
 from rookery.rollout.hooks import UNNAMED, EpisodeListener, EpisodeListeners, EpisodeResult, moments_of
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.pool import WorkerPool
@@ -366,7 +367,7 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
         self._curriculum = Curriculum(self.config.curriculum)
         self._self_play = SelfPlay(resolved, env, mapping, self._streams)
         self._match = RatingGames(self.config, self._draws, self._streams, mapping, self._copies)
-        self._pool = self._make_pool(listeners)
+        self._pool = self._make_pool([*listeners, *success_listeners(env)])
         self._counters = self._pool.counters()
         self._introduce(self._self_play.with_exploiters(kinds_of(env, mapping)))
 
