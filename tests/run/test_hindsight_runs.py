@@ -43,7 +43,7 @@ def equal(one, other):
 def test_bits_are_learned_with_goals_reached_and_not_without():
     found = {}
     for strategy in ("future", None):
-        more = {"env.config": {"bits": 7}, "algorithm.learning_starts": 200, "algorithm.model.hidden": (64, 64)}
+        more = {"env.config": {"num_bits": 7}, "algorithm.learning_starts": 200, "algorithm.model.hidden": (64, 64)}
         with trainer_of(strategy=strategy, **more, **{"stop.env_steps": 4000}) as trainer:
             trainer.train()
             found[strategy] = trainer.evaluate(50).success_rate
@@ -72,7 +72,7 @@ def test_helper_processes_change_no_weight():
 
 
 def test_the_rate_of_success_is_in_rows_and_evaluations():
-    with trainer_of(**{"env.config": {"bits": 2}}) as trainer:
+    with trainer_of(**{"env.config": {"num_bits": 2}}) as trainer:
         result = trainer.train(stop={"env_steps": 600})
         least, mean, most = result.metrics["success_rate"]
         assert (least, most) == (0.0, 1.0) and 0.3 < mean < 1.0

@@ -10,6 +10,7 @@ from typing import Any
 from rookery.algorithms.algorithm import Algorithm
 from rookery.algorithms.capabilities import algorithms_with, one_of
 from rookery.core.errors import ConfigError, EnvError
+from rookery.core.process.torch_modes import call_in_user_modes
 from rookery.core.spaces.goals import ACHIEVED, DESIRED
 from rookery.envs.adapters.goals import REWARD, GoalFunctions
 from rookery.envs.base import VectorEnv, has_throwaways
@@ -53,7 +54,7 @@ def replay_goals(learner: Algorithm[Any], env: VectorEnv, make_copies: Callable[
         judge = make_copies(1)
         try:
             goals = GoalFunctions(judge, learner.policy.obs_spec)
-            wrong = goals.check()
+            wrong = call_in_user_modes(goals.check)
         except EnvError as error:
             close_env(judge, judge.name)
             raise ConfigError(f"{where}: {error}; {NEEDED}, or null") from error

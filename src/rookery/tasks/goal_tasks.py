@@ -4,13 +4,15 @@ An observation is a Dict of ``observation``, ``achieved_goal`` and ``desired_goa
 reached and -1 elsewhere; ``compute_reward`` and ``compute_terminated`` judge any goals, one or ``[N, ...]``. Start and
 goal are drawn for each episode. ``info["is_success"]`` says whether the goal is reached.
 
-============  ============================================  ====================  =========================
-task          an episode ends                               return, best          random actions reach it
-============  ============================================  ====================  =========================
-`BitFlip`     terminated at the goal, or after n steps      1 less than bits      in 1 of 2,300 episodes
-              truncated                                     that differ, negated  (15 bits)
-`PointReach`  truncated after 50 steps                      about -8              in 1 of 50 episodes
-============  ============================================  ====================  =========================
+============  =======================================  ============================  ======================
+task          end of an episode                        mean return, best             random actions reach a
+                                                                                     goal once in
+============  =======================================  ============================  ======================
+`BitFlip`     terminated at the goal, or truncated     -6.5 (1 less than bits that   2,352 episodes (exact)
+              after as many steps as bits (15)         differ, each -1)
+`PointReach`  truncated after 50 steps                 -9.4 (straight to the goal)   101 episodes (40,000
+                                                                                     simulated)
+============  =======================================  ============================  ======================
 """
 
 from __future__ import annotations
@@ -95,27 +97,27 @@ class GoalTask(gymnasium.Env[Goals, Any], ABC):
 
 
 class BitFlip(GoalTask):
-    """The example of the paper (Andrychowicz et al. 2017, section 3.1): an action flips one of `bits` bits, until they
+    """The example of the paper (Andrychowicz et al. 2017, section 3.1): an action flips one of `num_bits` bits, until all
     equal the goal.
 
     Attributes:
-        bits: Number of bits, and of actions.
+        num_bits: Number of bits, and of actions.
     """
 
-    def __init__(self, bits: FewFromZero = 15, render_mode: str | None = None) -> None:
+    def __init__(self, num_bits: FewFromZero = 15, render_mode: str | None = None) -> None:
         """Creates the task.
 
         Args:
-            bits: Number of bits, at least 1; an episode has as many steps.
+            num_bits: Number of bits, at least 1; an episode has as many steps.
             render_mode: ``"rgb_array"`` or None.
 
         Raises:
             ValueError: If a setting is out of range.
         """
-        check_least("BitFlip", 1, bits=bits)
-        super().__init__(spaces.MultiBinary(int(bits)), bits, render_mode)
-        self.bits = int(bits)
-        self.action_space: Any = spaces.Discrete(self.bits)
+        check_least("BitFlip", 1, num_bits=num_bits)
+        super().__init__(spaces.MultiBinary(int(num_bits)), num_bits, render_mode)
+        self.num_bits = int(num_bits)
+        self.action_space: Any = spaces.Discrete(self.num_bits)
 
     def reached(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
         """Returns whether all bits are equal."""
@@ -132,7 +134,7 @@ class BitFlip(GoalTask):
         return drawing.draw_bits(np.stack((self.state, self.goal)), self._steps, self.max_steps)
 
     def _draw(self) -> np.ndarray:
-        return self.np_random.integers(0, 2, self.bits, dtype=np.int8)
+        return self.np_random.integers(0, 2, self.num_bits, dtype=np.int8)
 
     def _move(self, action: Any) -> None:
         self.state[int(action)] ^= 1

@@ -15,7 +15,6 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError
-from rookery.core.process.torch_modes import users_modes
 from rookery.core.process.tracebacks import described
 from rookery.core.spaces.arrays import ObsSpec
 from rookery.core.spaces.goals import ACHIEVED, DESIRED, goal_leaves
@@ -95,8 +94,7 @@ class GoalFunctions:
             self._info = [{} for _ in range(len(achieved))]
         shown = self._goals.to_env({ACHIEVED: achieved, DESIRED: desired})
         try:
-            with users_modes():
-                return np.asarray(function(shown[ACHIEVED], shown[DESIRED], self._info[: len(achieved)]))
+            return np.asarray(function(shown[ACHIEVED], shown[DESIRED], self._info[: len(achieved)]))
         except Exception as error:  # any error of the user's function
             raise EnvError(
                 f"{self.env.name}: {name} raises {described(error)}; it is given arrays of {len(achieved):,} goals and "

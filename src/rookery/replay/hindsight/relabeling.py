@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rookery.core.batch import Transitions
+from rookery.core.process.torch_modes import users_modes
 from rookery.core.spaces.goals import ACHIEVED, DESIRED
 from rookery.core.state import Stateful
 from rookery.envs.adapters.goals import GoalFunctions
@@ -124,14 +125,15 @@ class Hindsight(Stateful):
         window, place = np.arange(len(rows)), following
         windows, places = [window], [place]
         for _ in range(n_step - 1):
-            # the episode goes on, and not with its terminating decision
-            goes_on = (place < buffer.capacity) & (after.take(place, mode="clip") != place)
-            window, place = window[goes_on], after[place[goes_on]]
+            # a decision follows that is not the terminating one
+            follows = (place < buffer.capacity) & (after.take(place, mode="clip") != place)
+            window, place = window[follows], after[place[follows]]
             windows.append(window)
             places.append(place)
         window, place = np.concatenate(windows), np.concatenate(places)
         achieved, desired = buffer.observations.leaf_at(ACHIEVED, place), goal[window]
-        paid, over = self.goals.reward(achieved, desired), self.goals.terminated(achieved, desired)
+        with users_modes():
+            paid, over = self.goals.reward(achieved, desired), self.goals.terminated(achieved, desired)
         total, discount = np.zeros(len(rows)), np.ones(len(rows))
         ended, start = np.zeros(len(rows), bool), 0
         for step in windows:  # of each, the windows that have a decision there
