@@ -36,6 +36,7 @@ from rookery.models.memory import MemoryConfig
 from rookery.ope.offline_evaluation import OfflineEvaluationConfig
 from rookery.replay.buffer import ReplayConfig
 from rookery.replay.episode_filter import SelectionConfig
+from rookery.replay.hindsight.settings import HindsightConfig
 from rookery.replay.relabel import RelabelConfig
 from rookery.run.presets import ENV_PRESETS, MEMORY_PRESETS, NAMED_PRESETS, SPACE_PRESETS
 from rookery.run.settings import (
@@ -103,6 +104,7 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("algorithm.replay, of all that learn from a memory", "algorithm.replay.", ReplayConfig),
     ("algorithm.replay.select", "algorithm.replay.select.", SelectionConfig),
     ("algorithm.replay.relabel", "algorithm.replay.relabel.", RelabelConfig),
+    ("algorithm.replay.hindsight, of dqn, sac, td3 and ddpg", "algorithm.replay.hindsight.", HindsightConfig),
     ("algorithm.values, of dqn", "algorithm.values.", ValuesConfig),
     ("algorithm.target, of dqn", "algorithm.target.", TargetConfig),
     ("algorithm.exploration, of dqn", "algorithm.exploration.", ExplorationConfig),

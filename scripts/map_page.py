@@ -97,6 +97,7 @@ SUBJECTS = (
     ("memory of policies", "models/cells/base.py:Memory, models/recall.py", "how-to/memory.md"),
     ("kernels", "native/forward.py:Forward, native/actor.py:NativeActor", "kernels.md"),
     ("replay", "replay/replay.py:Replay, replay/buffer.py:ReplayBuffer", "how-to/replay-memory.md"),
+    ("goals reached in hindsight", "replay/hindsight/relabeling.py:Hindsight, run/goals.py", "algorithms/her.md"),
     ("reward signals", "signals/rewards.py:RewardSignals", "how-to/explore.md"),
     (
         "demonstrations, data",

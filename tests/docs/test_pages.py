@@ -140,6 +140,7 @@ SEARCHED = {
     "algorithms/ddpg": "deterministic policy gradient",
     "algorithms/dqn": "deep q-network",
     "algorithms/dt": "transformer",
+    "algorithms/her": "hindsight experience replay",
     "algorithms/impala": "actor-critic",
     "algorithms/iql": "implicit q-learning",
     "algorithms/maddpg": "multi-agent",
