@@ -450,13 +450,9 @@ class ReplayBuffer(Stateful):
             if self.memmaps.limit is not None:
                 self.memmaps.note_reads(2 * batch_size)  # read later, in place
             return TransitionsInPlace.at(Places(stored, rows, following), *numbers)
-        return Transitions(
-            tensors(self.observations.gather_rows(rows)),
-            torch.from_numpy(self.action.take(rows, axis=0)),
-            numbers[0],
-            tensors(self.observations.gather(following)),
-            *numbers[1:],
-        )
+        obs, next_obs = self.observations.gather_rows(rows), self.observations.gather(following)
+        action = torch.from_numpy(self.action.take(rows, axis=0))
+        return Transitions(tensors(obs), action, numbers[0], tensors(next_obs), *numbers[1:])
 
     def _in_place(self) -> Stored | None:
         """Returns the arrays of the rows; None if observations are stored frame by frame."""

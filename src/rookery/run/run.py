@@ -447,9 +447,8 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
             with started_in(self._folder):
                 policy = self.policies[name] = make_policy(name, kind, self.config, self._streams, self.env)
             if entry.frozen:
-                policy.requires_grad_(False)
                 self._frozen.append(name)
-                self._pool.add_policy(name, policy, None)
+                self._pool.add_policy(name, policy.requires_grad_(False), None)
                 continue
             make: type[Algorithm[Any]] = ALGORITHM.find(entry.algorithm.algorithm)
             learner = self.learners[name] = join_ranks(make(policy, entry.algorithm, self._streams, name), self._ranks)
