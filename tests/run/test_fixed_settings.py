@@ -28,8 +28,9 @@ CHOICE = {f"select.{name}" for name in ("best", "min_return", "last_episodes", "
 REWARDS = {f"relabel.{name}" for name in ("function", "scale", "shift", "bounds")}
 REPLAY = {
     f"replay.{name}"
-    for name in ("kind", "capacity", "frame_stacks", "burn_in", "save", "start_from", "memory_mb", *CHOICE, *REWARDS)
-}
+    for name in ("kind", "capacity", "frame_stacks", "burn_in", "save", "start_from", "memory_mb", "hindsight.strategy",
+                 *CHOICE, *REWARDS)
+}  # fmt: skip
 IMITATION = "imitation.pretrain_steps"
 SIGNALS = {f"signals.{name}" for name in ("rnd", "curiosity", "count", "gail", "own")}
 OFF_POLICY = {"train_every", "exploration.kind", *REPLAY}

@@ -97,8 +97,8 @@ class GoalTask(gymnasium.Env[Goals, Any], ABC):
 
 
 class BitFlip(GoalTask):
-    """The example of the paper (Andrychowicz et al. 2017, section 3.1): an action flips one of `num_bits` bits, until all
-    equal the goal.
+    """The example of the paper (Andrychowicz et al. 2017, section 3.1): an action flips one of `num_bits` bits; the
+    episode ends when all equal the goal.
 
     Attributes:
         num_bits: Number of bits, and of actions.
