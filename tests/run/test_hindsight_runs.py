@@ -50,9 +50,20 @@ def test_bits_are_learned_with_goals_reached_and_not_without():
     assert found["future"] > 0.9 and found[None] < 0.4
 
 
-@pytest.mark.parametrize(("env", "algorithm"), [(BitFlip, "dqn"), (PointReach, "td3"), (PointReach, "sac")])
-def test_a_resumed_run_learns_the_same_weights(tmp_path, env, algorithm):
-    whole = trainer_of(env, algorithm)
+@pytest.mark.parametrize(
+    ("env", "algorithm", "more"),
+    [
+        (BitFlip, "dqn", {}),
+        (PointReach, "td3", {}),
+        (PointReach, "sac", {}),
+        (BitFlip, "dqn", {"algorithm.replay.kind": "prioritized", "algorithm.n_step": 3}),
+        (BitFlip, "dqn", {"algorithm.model.normalize_obs": True}),
+        (BitFlip, "dqn", {"sampling.workers": 2, "cluster.ray": "here"}),
+    ],
+    ids=["dqn", "td3", "sac", "prioritized", "normalized", "workers"],
+)
+def test_a_resumed_run_learns_the_same_weights(tmp_path, env, algorithm, more):
+    whole = trainer_of(env, algorithm, **more)
     whole.train(stop={"env_steps": 300})
     whole.save(tmp_path / "middle")
     with Trainer.load(tmp_path / "middle") as resumed:
@@ -60,6 +71,25 @@ def test_a_resumed_run_learns_the_same_weights(tmp_path, env, algorithm):
             trainer.train(stop={"env_steps": 500})
         assert equal(weights(whole), weights(resumed))
     whole.close()
+
+
+def test_the_replay_of_another_run_is_drawn_with_other_goals_too(tmp_path):
+    with trainer_of() as trainer:
+        trainer.train(stop={"env_steps": 200})
+        trainer.save(tmp_path / "one")
+    mixed = trainer_of(**{"algorithm.replay.mix": {str(tmp_path / "one"): 0.5}})
+    mixed.train(stop={"env_steps": 200})
+    own, other = mixed.learners["main"].replay.buffer.buffers
+    assert own.relabeling.goals is other.relabeling.goals
+    for buffer in (own, other):
+        paid = buffer.sample(500, n_step=1, gamma=0.9, beta=0.0).reward
+        assert (paid == 0).float().mean() > 0.1  # random play of 15 bits never earns 0
+    mixed.save(tmp_path / "mixed")
+    with Trainer.load(tmp_path / "mixed") as resumed:
+        for trainer in (mixed, resumed):
+            trainer.train(stop={"env_steps": 300})
+        assert equal(weights(mixed), weights(resumed))
+    mixed.close()
 
 
 def test_helper_processes_change_no_weight():
