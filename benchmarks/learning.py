@@ -325,7 +325,7 @@ CLAIMS = [
     Claim(
         "fetch-reach-her",
         preset("gymnasium_robotics:FetchReach-v4", "td3", HINDSIGHT),
-        8_000,
+        15_000,
         success_rate_of_100,
         0.95,
         4,

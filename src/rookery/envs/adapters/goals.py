@@ -63,7 +63,7 @@ class GoalFunctions:
             EnvError: If the function raises, or does not return a finite number for each.
         """
         assert self._reward is not None
-        found = self._called(self._reward, REWARD, achieved, desired)
+        found = self._call(self._reward, REWARD, *self._shown(achieved, desired), self._infos(len(achieved)))
         if found.shape != (len(achieved),) or not np.isfinite(found).all():
             given = f"shape {found.shape}" if found.shape != (len(achieved),) else "numbers that are not finite"
             raise EnvError(
@@ -79,39 +79,48 @@ class GoalFunctions:
         Raises:
             EnvError: If the function raises.
         """
-        if self._terminated is None:
+        function, shown = self._terminated, self._shown(achieved, desired)
+        if function is None:
             return None
-        found = self._called(self._terminated, TERMINATED, achieved, desired)
+        found = self._call(function, TERMINATED, *shown, self._infos(len(achieved)))
         if found.shape != (len(achieved),):
-            shown = self._goals.to_env({ACHIEVED: achieved, DESIRED: desired})
-            pairs = zip(shown[ACHIEVED], shown[DESIRED], strict=True)
-            found = np.array([bool(self._terminated(*pair, {})) for pair in pairs], bool)
+            each = [self._call(function, TERMINATED, *pair, {}) for pair in zip(*shown, strict=True)]
+            found = np.array([bool(one) for one in each], bool)
         return found.astype(bool, copy=False)
 
-    def _called(self, function: Callable[..., Any], name: str, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
-        """Returns the result of a function of the environment for goals ``[N, ...]``, in the environment's own form."""
-        if len(self._info) < len(achieved):
-            self._info = [{} for _ in range(len(achieved))]
+    def _shown(self, achieved: np.ndarray, desired: np.ndarray) -> tuple[Any, Any]:
+        """Returns stored goals in the environment's own form."""
         shown = self._goals.to_env({ACHIEVED: achieved, DESIRED: desired})
+        return shown[ACHIEVED], shown[DESIRED]
+
+    def _infos(self, number: int) -> list[dict[str, Any]]:
+        """Returns as many empty infos."""
+        if len(self._info) < number:
+            self._info = [{} for _ in range(number)]
+        return self._info[:number]
+
+    def _call(self, function: Callable[..., Any], name: str, *arguments: Any) -> np.ndarray:
+        """Returns the result of a function of the environment as an array."""
         try:
-            return np.asarray(function(shown[ACHIEVED], shown[DESIRED], self._info[: len(achieved)]))
+            return np.asarray(function(*arguments))
         except Exception as error:  # any error of the user's function
             raise EnvError(
-                f"{self.env.name}: {name} raises {described(error)}; it is given arrays of {len(achieved):,} goals and "
-                "a list of as many empty infos"
+                f"{self.env.name}: {name} raises {described(error)}; it is given N goals each, [N, ...], and a list of "
+                "N empty infos"
             ) from error
 
     def check(self) -> str:
         """Compares the rewards and ends of a few random decisions with those of the functions; returns the first
-        difference as text, or an empty string.
+        difference as text, or an empty string. Environments of several agents are not compared.
         """
         env = self.env
-        kind = next(number for number, kind in enumerate(env.kinds) if self.obs.is_within(kind.obs))
+        if [len(kind.agents) for kind in env.kinds] != [1]:
+            return ""
         played = random_play(env, lambda lane, episode: episode, np.random.default_rng(0))
         achieved, desired, paid = [], [], []
-        before = next(played).rows[kind].obs[DESIRED][0].copy()
+        before = next(played).rows[0].obs[DESIRED][0].copy()
         for step in islice(played, TRIAL):
-            rows = step.rows[kind]
+            rows = step.rows[0]
             if not rows.terminated[0]:
                 seen = rows.final_obs if rows.truncated[0] else rows.obs
                 achieved.append(seen[ACHIEVED][0].copy())
