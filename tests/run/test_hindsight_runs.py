@@ -55,12 +55,13 @@ def test_bits_are_learned_with_goals_reached_and_not_without():
     [
         (BitFlip, "dqn", {}),
         (PointReach, "td3", {}),
+        (PointReach, "ddpg", {}),
         (PointReach, "sac", {}),
         (BitFlip, "dqn", {"algorithm.replay.kind": "prioritized", "algorithm.n_step": 3}),
         (BitFlip, "dqn", {"algorithm.model.normalize_obs": True}),
         (BitFlip, "dqn", {"sampling.workers": 2, "cluster.ray": "here"}),
     ],
-    ids=["dqn", "td3", "sac", "prioritized", "normalized", "workers"],
+    ids=["dqn", "td3", "ddpg", "sac", "prioritized", "normalized", "workers"],
 )
 def test_a_resumed_run_learns_the_same_weights(tmp_path, env, algorithm, more):
     whole = trainer_of(env, algorithm, **more)

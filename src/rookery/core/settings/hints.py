@@ -32,6 +32,8 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     ),
     "action_noise": ("exploration.std", "exploration.kind", "exploration"),
     "optimize_memory_usage": ("replay.frame_stacks", "frame_stacks"),
+    "goal_selection_strategy": ("replay.hindsight.strategy", "hindsight.strategy"),
+    "n_sampled_goal": ("replay.hindsight.relabeled", "hindsight.relabeled"),
     "activation_fn": ("model.activation", "activation"),
     **dict.fromkeys(("features_extractor_class", "features_extractor"), ("model.module", "module")),
     "features_extractor_kwargs": ("model.module_config", "module_config"),
