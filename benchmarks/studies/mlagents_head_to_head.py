@@ -430,7 +430,7 @@ FOUND = """
 Three seeds, so differences of a few hundredths say nothing; memory varies little between seeds. CPU seconds were
 measured beside other work on the same two cores, which makes them up to half larger in some runs of both sides.
 
-- LSTM, the only no: ML-Agents comes to 0.99 to 1.00, Rookery to 0.93 to 0.96. Episodes of this corridor have 4
+- LSTM, the only no: ML-Agents reaches 0.99 to 1.00, Rookery to 0.93 to 0.96. Episodes of this corridor have 4
   decisions, and in the first row sequences have 16. ML-Agents counts the padding as decisions, in `buffer_size` and in
   `batch_size`, so that it makes four times as many updates of the same number of decisions. With both divided by four,
   which makes as many here, Rookery came to 1.00, too (one run). In the second row nothing is padded. There the first
