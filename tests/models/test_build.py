@@ -157,6 +157,28 @@ def test_trying_a_model_out_leaves_its_mode_and_statistics_alone():
     assert module.norm.num_batches_tracked.item() == 0
 
 
+def test_batch_norm_and_dropout_of_a_custom_model_are_in_training_mode_for_gradients_alone():
+    class Normed(Net):
+        def __init__(self, obs_space):
+            super().__init__(obs_space)
+            self.between = nn.Sequential(nn.BatchNorm1d(6), nn.Dropout(0.5))
+
+        def forward(self, obs):
+            return self.between(self.layer(obs))
+
+    trunk = build(module=Normed)
+    rows = {"obs": torch.randn(8, 4)}
+    with torch.no_grad():
+        acted = trunk(rows)
+        torch.testing.assert_close(acted[:1], trunk({"obs": rows["obs"][:1]}))  # neither other rows nor chance decide
+    assert trunk.module.between[0].num_batches_tracked.item() == 0
+    learned = trunk(rows)
+    assert (learned == 0).any(), "dropout"
+    assert trunk.module.between[0].num_batches_tracked.item() == 1
+    with torch.no_grad():
+        assert not torch.equal(trunk(rows), acted), "the statistics have moved"
+
+
 GRID = spaces.Dict({"view": spaces.Box(0, 255, (5, 5, 2), np.uint8), "speed": BOX})
 
 

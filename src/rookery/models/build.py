@@ -511,6 +511,10 @@ class GoalTrunk(nn.Module):
         return {path: value[first] for path, value in leaves.items()}, which
 
 
+WITH_MODES = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
+"""Modules that compute other outputs in training mode."""
+
+
 class CustomTrunk(nn.Module):
     """Trunk that calls a user's module with observations shaped like the environment's space.
 
@@ -518,6 +522,9 @@ class CustomTrunk(nn.Module):
     true attribute `sees_mask`: it then receives the flags, ``[N, choices]`` bool, and the head applies them too. With a
     true attribute `sees_previous` it is also called with ``previous=``: the last action and reward by leaf path
     (`models/recall.py:PREVIOUS`), if enabled in `MemoryConfig`.
+
+    Batch normalization and dropout are in training mode while gradients are computed, and in evaluation mode otherwise:
+    when acting, and for the values of targets.
     """
 
     def __init__(self, obs: ObsSpec, module: nn.Module) -> None:
@@ -527,6 +534,7 @@ class CustomTrunk(nn.Module):
         self.leaves = {leaf.path: leaf for leaf in obs.leaves if leaf.kind != "mask" or sees_mask}
         self.layout = _layout(obs.space, "", self.leaves)
         self.module = module
+        self._has_modes = any(isinstance(part, WITH_MODES) for part in module.modules())
         self.num_features: int = module.num_features  # type: ignore[assignment]
 
     @property
@@ -542,6 +550,8 @@ class CustomTrunk(nn.Module):
         """Returns features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path; with `memory`, also the
         memory after this decision.
         """
+        if self._has_modes and self.module.training != torch.is_grad_enabled():
+            self.module.train(torch.is_grad_enabled())
         seen = self._nested(self.layout, put_together(obs))
         if self._previous:
             return self.module(seen, *memory, previous={path: obs[path] for path in self._previous})
