@@ -17,6 +17,7 @@ from rookery.doctor.effects import FEW_STEPS, Effects, effects_of
 from rookery.doctor.env_play import EnvPlay
 from rookery.doctor.play_rules import DISTINCT, MANY_EPISODES, WIDE
 from rookery.doctor.probe import ConstantAction, MakeCopies
+from rookery.doctor.reward_fit import reward_unexplained
 from rookery.envs.base import Kind
 from rookery.report.finding import Finding
 from rookery.run.findings.catalog import finding
@@ -60,7 +61,8 @@ def decision_findings(
         return [], []
     found, alike = [], []
     for one in watch_decisions(make, (time.monotonic() + until) / 2, Streams(0)):
-        found += obs_reordered(one, next((policy_of[agent] for agent in one.kind.agents if agent in policy_of), ""))
+        name = next((policy_of[agent] for agent in one.kind.agents if agent in policy_of), "")
+        found += [*obs_reordered(one, name), *reward_unexplained(one, name)]
         for policy, columns in shared_columns(one, policy_of).items():
             found += policy_shared(one, policy, columns)
             alike += _observe_alike(one, policy, columns)

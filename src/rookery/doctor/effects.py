@@ -55,7 +55,7 @@ class Effects:
         tried: Steps in which an action differed from the first one, over all environments.
         lag: Steps until the first difference; None without one.
         changed: Elements that differed, and their number, by leaf path.
-        reward: Whether rewards differed.
+        rewarded: Agents whose rewards differed.
         ends: Whether ends of episodes differed.
         idle_elements: Elements of a box that made no difference.
         alike: Pairs of discrete actions that always had the same effect, from `FEWEST_STATES` states or more, and
@@ -74,12 +74,17 @@ class Effects:
     tried: int = 0
     lag: int | None = None
     changed: dict[str, tuple[int, int]] = field(default_factory=dict)
-    reward: bool = False
+    rewarded: set[str] = field(default_factory=set)
     ends: bool = False
     idle_elements: tuple[int, ...] = ()
     alike: tuple[tuple[int, int], ...] = ()
     step_reach: float | None = None
     held_reach: float | None = None
+
+    @property
+    def reward(self) -> bool:
+        """Whether rewards differed."""
+        return bool(self.rewarded)
 
 
 def all_effects(make: MakeCopies, play: PlayMeasurements, until: float) -> list[Effects]:
@@ -138,6 +143,7 @@ class _Comparison:
         kind = env.kinds[number]
         self._env, self._number, self._column, self._actions = env, number, column, actions
         self._found = Effects(kind.agents[column], is_image=any(len(leaf.shape) == 3 for leaf in kind.obs.leaves))
+        self._several = sum(len(one.agents) for one in env.kinds) > 1
         self._differs = np.zeros(len(actions), bool)
         """Lanes that have ever differed from the first one."""
         self._own = np.zeros(len(actions), bool)
@@ -218,7 +224,8 @@ class _Comparison:
         """Returns the number of steps for which the actions are held in a turn."""
         if not turn and not self._differs[1:-1].all():
             return MOST_STEPS
-        return LONG_STEPS if turn < LONG_TURNS and self._reach is not None else SHORT_STEPS
+        is_long = self._reach is not None or self._several
+        return LONG_STEPS if turn < LONG_TURNS and is_long else SHORT_STEPS
 
     def _are_equal(self, shown: Step) -> bool:
         """Returns whether all lanes show the same; notes it if they do not."""
@@ -262,13 +269,14 @@ class _Comparison:
         """Compares a step of all lanes with the first one."""
         found, lanes = self._found, self._env.num_lanes
         different = np.array([one != moments[0] for one in moments])
-        found.reward |= any(one[1] != moments[0][1] for one in moments)
         found.ends |= any(one[2] != moments[0][2] for one in moments)
         self._differs |= different
         if not different.any():
             return
         found.lag = lag if found.lag is None else min(found.lag, lag)
-        for rows in shown.rows:
+        for kind, rows in zip(self._env.kinds, shown.rows, strict=True):
+            reward = reward_of(rows, lanes)
+            found.rewarded |= {kind.agents[column] for column in np.flatnonzero((reward != reward[0]).any(axis=0))}
             both = rows.waiting.reshape(lanes, -1)
             both = both & both[0]
             for path, array in rows.obs.items():

@@ -17,6 +17,7 @@ from rookery.doctor.play_rules import (
     actions_without_effect,
     agents_idle,
     endings_mixed_up,
+    rewards_swapped,
     state_survives_reset,
 )
 from rookery.doctor.probe import MakeCopies, PlayMeasurements, watch_random
@@ -49,7 +50,12 @@ class EnvPlay:
     def findings(self) -> list[Finding]:
         """Returns the findings that need no policy."""
         found = [*actions_without_effect(self.effects), *actions_alike(self.effects), *actions_weak(self.effects)]
-        found += [*agents_idle(self.random), *endings_mixed_up(self.random), *state_survives_reset(self.survives)]
+        found += [
+            *rewards_swapped(self.effects),
+            *agents_idle(self.random),
+            *endings_mixed_up(self.random),
+            *state_survives_reset(self.survives),
+        ]
         if self.is_shared:
             found.append(finding("state-shared", "several environments of one process change each other"))
         if self.varies:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +15,18 @@ from rookery.core.errors import ConfigError, EnvError, RookeryError
 from rookery.core.process.torch_modes import own_torch
 from rookery.core.seeding import Streams
 from rookery.core.settings.script_objects import PREFIX
+from rookery.core.settings.starting_folder import started_in
 from rookery.core.settings.trust import IMPORT_PATH, OBJECT, TrustCode
+from rookery.doctor.behaviours import (
+    FEWEST,
+    Constants,
+    EpisodeMeter,
+    EpisodeReturns,
+    constant_policies,
+    gamma_short,
+    no_better_than_constant,
+    return_without_success,
+)
 from rookery.doctor.decision_rules import decision_findings, with_shared
 from rookery.doctor.env_play import play_env
 from rookery.doctor.file_rules import file_findings
@@ -24,13 +34,15 @@ from rookery.doctor.network import network_findings
 from rookery.doctor.play_rules import OBS_RULES, Seen, reward_late, softened
 from rookery.doctor.probe import STEPS, PlayMeasurements
 from rookery.doctor.stored_run import CONFIG, JOURNAL, StoredRun, read_run, worst_trials
+from rookery.doctor.time_limits import limit_before_reward
 from rookery.envs.base import VectorEnv, has_throwaways
+from rookery.envs.groups import groups_of
+from rookery.envs.make import has_single_envs, lane_maker
 from rookery.envs.schemes import scheme_of
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
 from rookery.policies.scripted import ScriptedPolicy
 from rookery.report.finding import Finding, Severity
-from rookery.report.statistics import mean_interval
 from rookery.rollout.mapping import EpisodeInfo
 from rookery.run.checkpoint.checkpoint import read_checkpoint
 from rookery.run.checkpoint.script_file import stored_script
@@ -39,7 +51,7 @@ from rookery.run.evaluate.episode_limit import BoundedEpisodes
 from rookery.run.evaluate.evaluation import lessons_of, limit_of
 from rookery.run.findings.catalog import causes_first, finding
 from rookery.run.findings.diagnose import findings_of_rows
-from rookery.run.findings.history import History, is_negligible
+from rookery.run.findings.history import History
 from rookery.run.findings.rule import LATER
 from rookery.run.findings.run_rules import is_below
 from rookery.run.findings.window import windows_of
@@ -49,10 +61,13 @@ from rookery.run.trainer import Trainer
 SECONDS = 60.0
 """Longest time by default."""
 
-EPISODES, FEWEST = 40, 8
-"""Most episodes of an evaluation and of random play, and fewest that are compared."""
+EPISODES, OF_CONSTANT = 40, 16
+"""Most episodes of an evaluation and of random play, and of each constant action."""
 
 LANES = 8
+
+BEYOND_SECONDS = 2.0
+"""Shortest play without a time limit."""
 
 CHUNK = 64
 """Vector steps between two looks at the clock."""
@@ -65,7 +80,8 @@ REAL_PLAYER = "is a program outside, which is stepped with --play only"
 WITHOUT_JUDGEMENT = ("obs-not-finite", "actions-without-effect", "actions-alike", "state-shared",
                      "state-survives-reset", "termination-as-truncation", "time-limit-as-termination",
                      "obs-reordered", "obs-unnormalized", "obs-clipped", "obs-duplicated", "rows-mixed",
-                     "model-random")  # fmt: skip
+                     "model-random", "network-blind", "rewards-swapped", "reward-unexplained-by-obs",
+                     "limit-before-reward")  # fmt: skip
 """Rules whose findings count in a run that learns, too."""
 
 
@@ -84,28 +100,6 @@ class Diagnosis:
     findings: list[Finding]
     facts: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class EpisodeReturns:
-    """Returns of episodes, and the 95 % interval of their mean."""
-
-    values: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        """Mean return."""
-        return math.fsum(self.values) / len(self.values)
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The interval."""
-        return mean_interval(self.values)
-
-    def text(self) -> str:
-        """Returns mean and interval in words."""
-        low, high = self.interval
-        return f"{self.mean:.4g} [{low:.4g}, {high:.4g}] in {len(self.values)} episodes"
 
 
 def examine(
@@ -212,16 +206,22 @@ def _play(
         learns = history is not None and bool(history.returns) and not history.is_stuck
         learns = learns and history is not None and not history.has_hardly_improved
         left = until - time.monotonic()
-        own = _returns(trainer, trainer.policies, until - 0.65 * left, trainer.config.evaluation.deterministic)
-        chance = _returns(trainer, _random_policies(trainer), until - 0.4 * left, False)
+        gamma = _gamma_of(trainer, history)
+        own = _returns(trainer, trainer.policies, until - 0.65 * left, trainer.config.evaluation.deterministic, gamma)
+        chance = _returns(trainer, _random_policies(trainer), until - 0.45 * left, False, gamma)
         found = _compare_returns(history, own, chance, facts, learns)
+        if own is not None and len(own.values) >= FEWEST and (history is None or history.is_judged):
+            constants = _constant_returns(trainer, until - 0.35 * left, gamma)
+            found += _compare_behaviours(trainer, own, chance, constants, learns, gamma)
         if not has_throwaways(trainer.env):
             return found
         played = play_env(trainer._make_copies, max(until - time.monotonic(), 0.0), STEPS)
         by_play = [*played.findings(), *_policy_findings(trainer, played.random)]
         policy_of = _policy_of(trainer)
         by_decision, alike = decision_findings(trainer._make_copies, played, policy_of, until)
-        found, by_play = with_shared(found, policy_of, alike), by_play + by_decision
+        found, by_play = with_shared(found, policy_of, alike), by_play + _without_memory(trainer, by_decision)
+        if history is None or not history.returns or history.are_alike:
+            by_play += _beyond_limit(trainer, played.random, until)
         if any(one.rule in ("no-better-than-random", "worse-than-random") for one in found):
             by_play += reward_late(played.random)
         counted = [one for one in by_play if one.rule in WITHOUT_JUDGEMENT]
@@ -273,6 +273,21 @@ def _policy_findings(trainer: Trainer, seen: PlayMeasurements) -> list[Finding]:
     return found
 
 
+def _without_memory(trainer: Trainer, findings: list[Finding]) -> list[Finding]:
+    """Returns findings without those that a single observation does not explain, for policies that remember others."""
+    remembering = [name for name, policy in trainer.policies.items() if policy.memory_size or policy.model.remembers]
+    return [one for one in findings if one.rule != "reward-unexplained-by-obs" or one.subject not in remembering]
+
+
+def _beyond_limit(trainer: Trainer, play: PlayMeasurements, until: float) -> list[Finding]:
+    """Returns the finding of a time limit that is too short for any reward, by play of one environment without it."""
+    cfg = trainer.config.env
+    with started_in(trainer._folder):
+        is_single = has_single_envs(cfg.name, cfg.config, cfg.wrappers, 1, cfg.implementation)
+        make = lane_maker(cfg.name, cfg.config, cfg.wrappers, max_entities=cfg.max_entities) if is_single else None
+        return limit_before_reward(make, play, max(until, time.monotonic() + BEYOND_SECONDS))
+
+
 def _policy_of(trainer: Trainer) -> dict[str, str]:
     """Returns the policy of each agent; an empty dict for a mapping function, which may change it in each episode."""
     if not trainer._mapping.is_static:
@@ -289,37 +304,81 @@ def _random_policies(trainer: Trainer) -> dict[str, Policy]:
     }
 
 
+def _gamma_of(trainer: Trainer, history: History | None) -> float | None:
+    """Returns the discount of all policies; None if they differ, or rewards are those of groups."""
+    found = {history.number("gamma", name) for name in trainer.policies} if history is not None else set()
+    return found.pop() if len(found) == 1 and not groups_of(trainer.env) else None
+
+
 def _returns(
-    trainer: Trainer, policies: Mapping[str, Policy], until: float, deterministic: bool
+    trainer: Trainer, policies: Mapping[str, Policy], until: float, deterministic: bool, gamma: float | None
 ) -> EpisodeReturns | None:
     """Returns the returns of up to `EPISODES` episodes; None if none has ended in time."""
     with trainer._copies(LANES) as env:
-        played = BoundedEpisodes(
-            env,
-            policies,
-            trainer._mapping,
-            trainer._streams,
-            deterministic=deterministic,
-            episodes=EPISODES,
-            limit=limit_of(trainer),
-            draws=trainer._draws,
-            lessons=lessons_of(trainer),
-        )
-        while not played.over and time.monotonic() < until:
-            played.play(CHUNK)
-        finished = sorted(played.finished, key=lambda one: one.index * LANES + one.lane)
-    return EpisodeReturns(tuple(one.total for one in finished)) if finished else None
+        return _played_in(env, trainer, policies, until, deterministic, gamma, EPISODES)
+
+
+def _played_in(
+    env: VectorEnv,
+    trainer: Trainer,
+    policies: Mapping[str, Policy],
+    until: float,
+    deterministic: bool,
+    gamma: float | None,
+    episodes: int,
+) -> EpisodeReturns | None:
+    """Returns the returns of episodes in some environments; None if none has ended in time."""
+    played = BoundedEpisodes(
+        env,
+        policies,
+        trainer._mapping,
+        trainer._streams,
+        deterministic=deterministic,
+        episodes=episodes,
+        limit=limit_of(trainer),
+        listeners=[EpisodeMeter(gamma)],
+        draws=trainer._draws,
+        lessons=lessons_of(trainer),
+    )
+    while not played.over and time.monotonic() < until:
+        played.play(CHUNK)
+    return EpisodeReturns.of(sorted(played.finished, key=lambda one: one.index * LANES + one.lane))
+
+
+def _constant_returns(trainer: Trainer, until: float, gamma: float | None) -> Constants:
+    """Returns the returns of constant actions, of those for which there is time."""
+    found = []
+    behaviours = constant_policies(trainer.policies)
+    with trainer._copies(LANES) as env:
+        for place, (text, policies) in enumerate(behaviours):
+            now = time.monotonic()
+            ends = now + (until - now) / (len(behaviours) - place)
+            played = _played_in(env, trainer, policies, ends, False, gamma, min(EPISODES, OF_CONSTANT))
+            if played is not None:
+                found.append((text, played))
+    return found
+
+
+def _compare_behaviours(
+    trainer: Trainer,
+    own: EpisodeReturns,
+    chance: EpisodeReturns | None,
+    constants: Constants,
+    learns: bool,
+    gamma: float | None,
+) -> list[Finding]:
+    """Returns the findings of the policies beside constant actions and random play."""
+    found = no_better_than_constant(own, chance, constants, learns)
+    if gamma is not None and gamma < 1.0:
+        rivals = [(f"always {text}", one) for text, one in constants]
+        rivals += [] if chance is None else [("random play", chance)]
+        found += gamma_short(own, rivals, gamma, next(iter(trainer.policies)) if len(trainer.policies) == 1 else "")
+    return found + ([] if chance is None else return_without_success(own, chance))
 
 
 def _is_early(history: History | None) -> bool:
     """Returns whether a run has had few iterations so far."""
     return history is None or history.now["iteration"] < LATER
-
-
-def _is_no_better(own: EpisodeReturns, chance: EpisodeReturns) -> bool:
-    """Returns whether returns are no better than those of random play: not for certain, or by a negligible amount."""
-    width = max(chance.values) - min(chance.values)
-    return own.interval[0] <= chance.interval[1] or is_negligible(own.mean - chance.mean, chance.mean, width)
 
 
 def _compare_returns(
@@ -333,7 +392,7 @@ def _compare_returns(
         facts.append(f"random play {chance.text()}")
     if own is None or len(own.values) < FEWEST or (history is not None and not history.is_judged):
         return found
-    if chance is not None and len(chance.values) >= FEWEST and _is_no_better(own, chance):
+    if chance is not None and len(chance.values) >= FEWEST and own.is_no_better(chance):
         returns = f"{own.mean:.4g} and {chance.mean:.4g}"
         evidence = (f"evaluation {own.text()}", f"random play {chance.text()}")
         if own.interval[1] < chance.interval[0]:

@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from rookery.core.batch import TensorTree
 from rookery.core.spaces.arrays import Tree
+from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
 from rookery.report.finding import Finding
 from rookery.run.findings.catalog import finding
@@ -37,6 +38,11 @@ AT_LIMIT, OFTEN = 0.999, 0.95
 
 APART = 0.01
 """Difference between two passes, in units of the largest feature, that is no rounding, also in bfloat16."""
+
+SAME, BLIND = 1e-3, 0.5
+"""Difference between features, in units of the largest one, that does not count, and share of the features that a
+standard network tells apart, below which a network is blind.
+"""
 
 NORMS = nn.modules.batchnorm._BatchNorm
 DROPOUTS = nn.modules.dropout._DropoutNd
@@ -91,7 +97,49 @@ def network_findings(name: str, policy: Policy, seen: Tree) -> list[Finding]:
         action, _ = policy.act(obs, deterministic=True, memory=memory)
     found = dead_units(name, layers.outputs)
     found += actions_saturated(name, policy, actions := action.cpu().numpy()) or action_constant(name, policy, actions)
-    return [*batch_findings(name, policy, obs), *found]
+    return [*(batch_findings(name, policy, obs) or network_blind(name, policy, obs)), *found]
+
+
+def network_blind(name: str, policy: Policy, obs: TensorTree) -> list[Finding]:
+    """Finds custom networks that give equal features for observations that a standard network tells apart.
+
+    The custom network is also made anew, so that a network which has collapsed in training is not blamed.
+
+    Args:
+        name: Name of the policy.
+        policy: The policy.
+        obs: Observations ``[N, ...]`` by path.
+    """
+    if policy.model.module is None or policy.model.output != "features" or policy.model.remembers:
+        return []
+    flat = np.concatenate([leaf.cpu().numpy().reshape(len(leaf), -1) for leaf in obs.values()], axis=1)
+    places = torch.from_numpy(np.unique(flat, axis=0, return_index=True)[1])
+    if len(places) < FEWEST:
+        return []
+    seen = {path: leaf[places.to(leaf.device)].cpu() for path, leaf in obs.items()}
+    anew, standard = (
+        Policy(policy.obs_spec, policy.action_spec, model, generator=torch.Generator("cpu").manual_seed(0))
+        for model in (policy.model, ModelConfig(normalize_obs=policy.model.normalize_obs))
+    )
+    with torch.no_grad(), statistics_kept(policy):
+        trained = distinct_rows(policy.features({path: leaf[places.to(leaf.device)] for path, leaf in obs.items()}))
+        own, usual = (distinct_rows(one.features(seen)) for one in (anew, standard))
+    if max(trained, own) > BLIND * usual:
+        return []
+    return [
+        finding(
+            "network-blind",
+            f"the network gives only {trained:,} different outputs for {len(places):,} different observations",
+            f"the same network before training {own:,}, and a standard network {usual:,}",
+            policy=name,
+        )
+    ]
+
+
+def distinct_rows(features: Tensor) -> int:
+    """Returns the number of different rows of features ``[N, F]``."""
+    scale = features.abs().max().clamp_min(1e-12)
+    return len(torch.unique((features / (SAME * scale)).round(), dim=0))
 
 
 def batch_findings(name: str, policy: Policy, obs: TensorTree) -> list[Finding]:

@@ -348,6 +348,29 @@ def actions_weak(effects: Sequence[Effects]) -> list[Finding]:
     return found
 
 
+def rewards_swapped(effects: Sequence[Effects]) -> list[Finding]:
+    """Finds agents whose own actions never change their rewards, but those of others, while others change theirs."""
+    tried = [one for one in effects if one.is_comparable and one.tried >= FEW_STEPS]
+    swapped = [
+        one
+        for one in tried
+        if one.rewarded and one.agent not in one.rewarded and any(one.agent in other.rewarded for other in tried)
+    ]
+    if len(swapped) < 2:
+        return []
+    changes = [f"actions of {one.agent} change the reward of {', '.join(sorted(one.rewarded))}" for one in swapped]
+    return [
+        finding(
+            "rewards-swapped",
+            f"the reward of {' and '.join(one.agent for one in swapped[:4])} depends on the actions of another agent, "
+            "and never on its own",
+            "; ".join(changes[:4]),
+            f"in {sum(one.tried for one in swapped):,} steps from equal states and seeds in which one agent acted "
+            "otherwise",
+        )
+    ]
+
+
 def state_survives_reset(parts: Sequence[str] | None) -> list[Finding]:
     """Finds episodes that differ after other episodes.
 

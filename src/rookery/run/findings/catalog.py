@@ -124,6 +124,16 @@ RULES: dict[str, RuleText] = {
         ("dropout in training mode", "a custom model draws random numbers in forward"),
         ("remove dropout from the model",),
     ),
+    "network-blind": RuleText(
+        "warning",
+        "play",
+        "A custom network gives equal features for many observations that differ, before training as after it, while "
+        "a standard network tells them apart: the policy cannot react to what is lost. Silent for networks with "
+        "memory.",
+        ("the model averages or takes the maximum over the axes of an image or a board, and with them where things "
+         "are", "the model reads a part of the observation only, or rounds it"),
+        ("flatten in place of pooling over the whole board", "{at}.model.module=null"),
+    ),
     "action-constant": RuleText(
         "warning",
         "play",
@@ -219,6 +229,14 @@ RULES: dict[str, RuleText] = {
         ("gamma is too small for the length of the episodes", "the environment makes a decision too often"),
         ("{at}.gamma=0.999",),
     ),
+    "gamma-short": RuleText(
+        "warning",
+        "play",
+        "A constant action or random play earns clearly more than the policy, but its discounted return is lower: with "
+        "this gamma the policy is right to do something else.",
+        ("gamma is too small for the delay between an effort and its reward",),
+        ("{at}.gamma=0.99",),
+    ),
     "gamma-one": RuleText(
         "warning",
         "rows",
@@ -254,6 +272,34 @@ RULES: dict[str, RuleText] = {
         ),
         (CHECK_ENV, "'{at}.signals.rnd={}'"),
     ),
+    "limit-before-reward": RuleText(
+        "warning",
+        "play",
+        "A time limit cuts off every episode before anything has been rewarded, and random play without it is "
+        "rewarded, or ends, later than the limit. Other limits than gymnasium's TimeLimit cannot be left out: then "
+        "it is a warning for episodes of up to 50 steps, and else a note.",
+        ("the time limit is shorter than the way to the reward",),
+        ("make the limit longer: env.config.max_episode_steps=1000, or that of the wrapper", CHECK_ENV),
+    ),
+    "rewards-swapped": RuleText(
+        "error",
+        "play",
+        "From the same states and seeds, other actions of an agent change the rewards of others and never its own, "
+        "and its own reward changes by the actions of others: this holds for two agents or more.",
+        ("rewards are assigned to agents in another order than the agents are listed in",
+         "agents are to work for each other: then give them a reward in common"),
+        ("make the dict of rewards by the names of the agents", CHECK_ENV),
+    ),
+    "reward-unexplained-by-obs": RuleText(
+        "warning",
+        "play",
+        "The reward of random play depends on something that is drawn for each episode and that the observation does "
+        "not show: most of the variance of rewards lies between episodes, and regressions on observation and action "
+        "do not explain it. Silent for policies with memory, for sparse rewards and for images.",
+        ("a goal, a target or a parameter of the episode is missing in the observation",
+         "the policy can find it out in the course of the episode: then it needs memory"),
+        ("add it to the observation", "{at}.model.memory.kind=lstm"),
+    ),
     "reward-late": RuleText(
         "warning",
         "play",
@@ -278,6 +324,27 @@ RULES: dict[str, RuleText] = {
         ("the training was too short", "the settings do not fit the environment",
          "the reward does not depend on the actions, or has the wrong sign"),
         ("--preset auto", "rookery resume RUN --stop env_steps=N", CHECK_ENV),
+    ),
+    "no-better-than-constant": RuleText(
+        "warning",
+        "play",
+        "The best constant action, of each discrete one or of the middle and the ends of a box, earns as much as the "
+        "trained policy. A note where the policy is clearly better than random play or the return has risen: the best "
+        "behaviour may be a constant one.",
+        ("the observation lacks what the task needs", "the reward does not depend on the actions",
+         "learning has stopped early: the policy always acts alike"),
+        (CHECK_ENV, "rookery resume RUN --stop env_steps=N", "{at}.entropy_coef=0.01"),
+    ),
+    "return-without-success": RuleText(
+        "warning",
+        "play",
+        "The policy earns far more than random play, but its episodes end with `is_success` or `success` in the last "
+        "info no more often, and seldom: what is paid is not the task.",
+        ("staying until the time limit earns more than success, which ends the episode",
+         "steps cost, and an end without success costs less: the penalty or the reward of the end is missing",
+         "a reward for progress can be earned again and again"),
+        ("pay progress as a difference, so that it cannot be earned twice",
+         "pay more for success than all steps together"),
     ),
     "worse-than-random": RuleText(
         "error",
@@ -610,16 +677,27 @@ RULES: dict[str, RuleText] = {
 
 
 SYMPTOMS = frozenset(
-    ("worse-than-random", "no-better-than-random", "return-falling", "critic-explains-nothing", "q-diverging",
-     "gradient-clipped", "kl-out-of-range", "clip-fraction-out-of-range", "entropy-collapsed", "entropy-stuck",
-     "dead-units", "action-constant", "actions-saturated", "temperature-growing")
+    ("worse-than-random", "no-better-than-random", "no-better-than-constant", "return-falling", "q-diverging",
+     "critic-explains-nothing", "gradient-clipped", "kl-out-of-range", "clip-fraction-out-of-range", "dead-units",
+     "entropy-collapsed", "entropy-stuck", "action-constant", "actions-saturated", "temperature-growing")
 )  # fmt: skip
 """Rules whose findings often follow from another finding; they are shown after it."""
+
+EXPLAINING = frozenset(("limit-before-reward", "gamma-short", "rewards-swapped", "network-blind"))
+"""Rules that try out a fault, so that their findings explain others of equal rank."""
 
 
 def causes_first(findings: Iterable[Finding]) -> list[Finding]:
     """Returns findings in the order in which to look at them: notes last, symptoms after causes, errors first."""
-    return sorted(findings, key=lambda one: (not one.counts, one.rule in SYMPTOMS, ORDER.index(one.severity)))
+    return sorted(
+        findings,
+        key=lambda one: (
+            not one.counts,
+            one.rule in SYMPTOMS,
+            one.rule not in EXPLAINING,
+            ORDER.index(one.severity),
+        ),
+    )
 
 
 def finding(

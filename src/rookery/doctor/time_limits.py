@@ -1,0 +1,120 @@
+"""`limit_before_reward`: finds time limits that end every episode before anything has been rewarded, by play beyond."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import numpy as np
+from gymnasium.wrappers import TimeLimit
+
+from rookery.core.process.torch_modes import users_modes
+from rookery.doctor.play_rules import EPISODES
+from rookery.doctor.probe import PlayMeasurements
+from rookery.report.finding import Finding
+from rookery.run.findings.catalog import finding
+
+STEPS, BEYOND = 20_000, 100
+"""Most steps of play without the limit, and of one episode, in units of the limit."""
+
+SHORT = 50
+"""Steps up to which a limit that cannot be left out is worth a warning."""
+
+
+@dataclass
+class BeyondLimit:
+    """Random play without the time limit.
+
+    Attributes:
+        rewarded: Steps until the first reward unlike all others, of each episode that had one.
+        terminated: Steps until the end of each episode that ended by itself.
+        episodes: Number of episodes, those that were given up included.
+        limit: The limit in steps.
+    """
+
+    limit: int
+    rewarded: list[int] = field(default_factory=list)
+    terminated: list[int] = field(default_factory=list)
+    episodes: int = 0
+
+
+def limit_of_play(play: PlayMeasurements) -> int | None:
+    """Returns the steps after which each episode was cut, if all of their rewards were equal; else None."""
+    is_cut = len(play.lengths) >= EPISODES and all(play.truncated) and len(set(play.lengths)) == 1
+    return play.lengths[0] if is_cut and len(set(play.rewards)) == 1 else None
+
+
+def limit_before_reward(make: Callable[[], Any] | None, play: PlayMeasurements, until: float) -> list[Finding]:
+    """Finds time limits that cut off every episode before the first reward.
+
+    A `TimeLimit` is found if random play without it is rewarded, or ends, later than the limit. Of another limit it is
+    unknown what happens later.
+
+    Args:
+        make: Makes a `Lane` of a single throwaway environment; None if there are no single ones.
+        play: Random play with the limit.
+        until: Time of `time.monotonic` at which it ends.
+    """
+    limit = limit_of_play(play)
+    if limit is None:
+        return []
+    line = f"all {len(play.lengths):,} episodes are cut off after {limit:,} steps, before the first reward"
+    lane = None if make is None else make()
+    below = None if lane is None else without_limit(lane.env)
+    if below is None:
+        if any(play.rewards):
+            return []
+        unknown = "the limit is part of the environment: whether a longer one helps was not tried"
+        return [finding("limit-before-reward", line, unknown, severity="warning" if limit <= SHORT else "note")]
+    with users_modes(), closing(below):
+        seen = play_beyond(below, limit, play.rewards[0], until)
+    first = min((*seen.rewarded, *seen.terminated), default=0)
+    if not first or max(seen.rewarded + seen.terminated) <= limit:
+        return []
+    facts = [
+        f"{what} {len(steps)} of {seen.episodes} episodes without the limit, after {min(steps):,} to {max(steps):,} "
+        f"steps, {median(steps):,.0f} in the middle"
+        for what, steps in (("a first reward in", seen.rewarded), ("an end of its own in", seen.terminated))
+        if steps
+    ]
+    return [finding("limit-before-reward", line, *(f"random play: {fact}" for fact in facts))]
+
+
+def without_limit(env: Any) -> Any:
+    """Returns the environment below the outermost `TimeLimit`; None without one."""
+    while env is not None:
+        if isinstance(env, TimeLimit):
+            return env.env
+        env = vars(env).get("env") if hasattr(env, "__dict__") else None
+    return None
+
+
+def play_beyond(env: Any, limit: int, usual: float, until: float) -> BeyondLimit:
+    """Plays an environment of Gymnasium at random, without a time limit.
+
+    Args:
+        env: The environment.
+        limit: The limit, in steps.
+        usual: The reward of all steps within the limit.
+        until: Time of `time.monotonic` at which it ends.
+    """
+    seen, steps, length, is_rewarded = BeyondLimit(limit), 0, 0, False
+    env.action_space.seed(0)
+    env.reset(seed=0)
+    while steps < STEPS and time.monotonic() < until:
+        _, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        steps, length = steps + 1, length + 1
+        if not is_rewarded and not np.isclose(float(reward), usual):
+            is_rewarded = True
+            seen.rewarded.append(length)
+        if terminated:
+            seen.terminated.append(length)
+        if terminated or truncated or length >= BEYOND * limit:
+            seen.episodes, length, is_rewarded = seen.episodes + 1, 0, False
+            env.reset()
+    seen.episodes += length > 0
+    return seen
