@@ -39,9 +39,9 @@ AT_LIMIT, OFTEN = 0.999, 0.95
 APART = 0.01
 """Difference between two passes, in units of the largest feature, that is no rounding, also in bfloat16."""
 
-SAME, BLIND = 1e-3, 0.5
-"""Difference between features, in units of the largest one, that does not count, and share of the features that a
-standard network tells apart, below which a network is blind.
+SAME, BLIND, TOLD_APART = 1e-3, 0.5, 0.1
+"""Difference between features, in units of the largest one, that does not count; share of observations that share their
+features with another one, above which a network is blind; and largest such share of a standard network.
 """
 
 NORMS = nn.modules.batchnorm._BatchNorm
@@ -122,24 +122,26 @@ def network_blind(name: str, policy: Policy, obs: TensorTree) -> list[Finding]:
         for model in (policy.model, ModelConfig(normalize_obs=policy.model.normalize_obs))
     )
     with torch.no_grad(), statistics_kept(policy):
-        trained = distinct_rows(policy.features({path: leaf[places.to(leaf.device)] for path, leaf in obs.items()}))
-        own, usual = (distinct_rows(one.features(seen)) for one in (anew, standard))
-    if max(trained, own) > BLIND * usual:
+        mine = policy.features({path: leaf[places.to(leaf.device)] for path, leaf in obs.items()})
+        trained, own, usual = map(share_alike, (mine, anew.features(seen), standard.features(seen)))
+    if min(trained, own) < BLIND or usual > TOLD_APART:
         return []
     return [
         finding(
             "network-blind",
-            f"the network gives only {trained:,} different outputs for {len(places):,} different observations",
-            f"the same network before training {own:,}, and a standard network {usual:,}",
+            f"for {100 * trained:.0f} % of {len(places):,} different observations the network gives the same output as "
+            "for another one",
+            f"the same network before training {100 * own:.0f} %, a standard network {100 * usual:.0f} %",
             policy=name,
         )
     ]
 
 
-def distinct_rows(features: Tensor) -> int:
-    """Returns the number of different rows of features ``[N, F]``."""
+def share_alike(features: Tensor) -> float:
+    """Returns the share of rows of features ``[N, F]`` that are equal to another one, but for rounding."""
     scale = features.abs().max().clamp_min(1e-12)
-    return len(torch.unique((features / (SAME * scale)).round(), dim=0))
+    _, counts = torch.unique((features / (SAME * scale)).round(), dim=0, return_counts=True)
+    return float(counts[counts > 1].sum() / len(features))
 
 
 def batch_findings(name: str, policy: Policy, obs: TensorTree) -> list[Finding]:
