@@ -21,6 +21,7 @@ from rookery.doctor.decision_rules import (
 )
 from rookery.doctor.decisions import watch_decisions
 from rookery.doctor.env_play import play_env
+from rookery.doctor.reward_fit import reward_unexplained
 from rookery.envs.make import make_env
 from rookery.run.findings.catalog import finding
 
@@ -146,3 +147,45 @@ def test_a_range_of_actions_that_is_clipped_to_a_tenth_is_found(used, is_found):
     found = actions_wide(make, played.effects, played.random.kinds, time.monotonic() + 10)
     assert [one.rule for one in found] == ["actions-wide"] * is_found
     assert actions_wide(make, played.effects, played.random.kinds, time.monotonic()) == []
+
+
+class Hook(gymnasium.Env):
+    """A hook that moves to a target, drawn for each episode, and that may be shown; or the reward is noise."""
+
+    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+    observation_space = spaces.Box(-9.0, 9.0, (2,), np.float32)
+
+    def __init__(self, shown=True, noise=0.0, sparse=False):
+        self.shown, self.noise, self.sparse = shown, noise, sparse
+
+    def look(self):
+        return np.array([self.place, self.target - self.place if self.shown else 0.0], np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        (self.place, self.target), self.time = self.np_random.uniform(-1.0, 1.0, 2), 0
+        return self.look(), {}
+
+    def step(self, action):
+        self.time += 1
+        self.place = float(np.clip(self.place + 0.2 * action[0], -1.0, 1.0))
+        distance = abs(self.target - self.place)
+        reward = float(distance < 0.1) if self.sparse else -distance + self.noise * float(self.np_random.normal())
+        return self.look(), reward, False, self.time >= 20, {}
+
+
+@pytest.mark.parametrize(
+    ("config", "is_found"),
+    [
+        ({"shown": False}, True),
+        ({"shown": False, "noise": 0.2}, True),
+        ({}, False),
+        ({"noise": 1.0}, False),  # differs from step to step
+        ({"shown": False, "sparse": True}, False),
+    ],
+)
+def test_a_reward_that_depends_on_what_is_not_shown_is_found(config, is_found):
+    seen = watched(Hook, **config)
+    found = reward_unexplained(seen, "main")
+    assert [one.rule for one in found] == ["reward-unexplained-by-obs"] * is_found
+    assert all(one.counts for one in found)

@@ -1,5 +1,6 @@
 """Short plays of an environment: faults of a stranger's environments are shown, and none without the fault."""
 
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -105,3 +106,39 @@ def test_blocks_are_frames_and_parts_of_vectors_but_no_grey_picture(shape, copie
         values[:, place] = values[:, other]
     blocks = equal_blocks(values)
     assert (blocks and blocks[1]) == what
+
+
+class Buoys:
+    """Two boats are paid for being near their own buoy, perhaps with the rewards of each other, or with both."""
+
+    possible_agents = ("tug", "barge")
+
+    def __init__(self, paid="own"):
+        self.paid = paid
+        self.observation_spaces = dict.fromkeys(self.possible_agents, Box(-2.0, 2.0, (1,), np.float32))
+        self.action_spaces = dict.fromkeys(self.possible_agents, Discrete(3))
+
+    def look(self):
+        return {name: np.array([place], np.float32) for name, place in self.place.items()}
+
+    def reset(self, seed=None, options=None):
+        self.place, self.time = dict.fromkeys(self.possible_agents, 0.0), 0
+        return self.look(), {}
+
+    def step(self, actions):
+        self.time += 1
+        for name, action in actions.items():
+            self.place[name] = min(max(self.place[name] + 0.1 * (int(action) - 1), -1.0), 1.0)
+        own = [-abs(place - 0.5) for place in self.place.values()]
+        paid = {"own": own, "other": own[::-1], "both": [sum(own)] * 2}[self.paid]
+        over = {"__all__": self.time >= 30}
+        return self.look(), dict(zip(self.possible_agents, paid, strict=True)), {"__all__": False}, over, {}
+
+
+@pytest.mark.parametrize("paid", ["own", "other", "both"])
+def test_rewards_of_other_agents_are_found(paid):
+    make = partial(Buoys, paid)
+    names = found(make)
+    assert ("rewards-swapped" in names) == (paid == "other")
+    if paid == "other":
+        assert "actions of tug change the reward of barge" in names["rewards-swapped"].evidence[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -92,3 +93,54 @@ def test_an_action_that_is_always_the_same_is_found():
     varied = PPOConfig(model={"module": Layers})
     space = spaces.Box(-30.0, 30.0, (4,), np.float32)
     assert "action-constant" not in [one.rule for one in found(varied, seen(space))]
+
+
+class Board(gymnasium.Env):
+    """A piece on a board is to reach another one."""
+
+    observation_space = spaces.Box(0.0, 1.0, (2, 7, 7), np.float32)
+    action_space = spaces.Discrete(4)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), 0.0, False, True, {}
+
+
+class Looks(nn.Module):
+    """A convolution, and perhaps an average over the board."""
+
+    num_features = 32
+
+    def __init__(self, obs_space, pool):
+        super().__init__()
+        self.look = nn.Conv2d(2, 8, 3, padding=1)
+        self.end = nn.AdaptiveAvgPool2d(1) if pool else nn.Identity()
+        self.layer = nn.Linear(8 if pool else 8 * 49, 32)
+
+    def forward(self, obs):
+        return torch.tanh(self.layer(self.end(torch.relu(self.look(obs))).flatten(1)))
+
+
+@pytest.mark.parametrize("pool", [True, False])
+def test_a_network_that_loses_where_things_are_is_found(pool):
+    rng = np.random.default_rng(0)
+    boards = np.zeros((400, 2, 49), np.float32)
+    boards[np.arange(400)[:, None], [0, 1], rng.integers(49, size=(400, 2))] = 1.0
+    model = {"module": Looks, "module_config": {"pool": pool}}
+    findings = found(PPOConfig(model=model), boards.reshape(400, 2, 7, 7), Board)
+    blind = [one for one in findings if one.rule == "network-blind"]
+    assert bool(blind) == pool
+    assert all("a standard network 0 %" in one.evidence[0] for one in blind)
+
+
+def test_a_custom_network_that_has_collapsed_is_not_called_blind():
+    with Trainer("CartPole-v1", PPOConfig(model={"module": Layers}), num_envs=2, seed=0) as trainer:
+        policy = trainer.policies["main"]
+        with torch.no_grad():
+            for parameter in policy.trunk.parameters():
+                parameter.zero_()
+        findings = network_findings("main", policy, {"obs": seen(spaces.Box(-1.0, 1.0, (4,), np.float32))})
+    assert "network-blind" not in [one.rule for one in findings]

@@ -6,12 +6,16 @@ import shlex
 from collections.abc import Sequence
 from textwrap import wrap
 
+from rookery.core.settings.script_objects import PREFIX
 from rookery.doctor.examine_env import EnvExamination
 from rookery.doctor.examine_run import Diagnosis
 from rookery.doctor.result_rows import KEYS
 from rookery.doctor.stored_run import StoredRun
 from rookery.report.finding import Finding
 from rookery.report.panel import LEVELS, number, sparkline
+from rookery.run.findings.catalog import CHECK_ENV
+from rookery.run.findings.history import History
+from rookery.run.findings.window import windows_of
 
 WIDTH = 96
 INDENT = 10
@@ -29,13 +33,24 @@ NAMES = ("--run-id", "--run-dir")
 def diagnosis_lines(diagnosis: Diagnosis) -> list[str]:
     """Returns the text of a diagnosis: one line for a run without findings."""
     run, findings = diagnosis.run, diagnosis.findings
-    return [f"{headline(run)}: {counts(findings)}{more(diagnosis)}", *paragraphs(findings, run)]
+    found = counts(findings) if findings else without_findings(run)
+    return [f"{headline(run)}: {found}{more(diagnosis)}", *paragraphs(findings, run)]
 
 
 def examination_lines(examined: EnvExamination) -> list[str]:
     """Returns the text of the examination of an environment: findings, then measurements."""
     findings = examined.findings
     return [f"{examined.env}: {counts(findings)}", *paragraphs(findings), *[""] * bool(findings), *examined.facts]
+
+
+def without_findings(run: StoredRun) -> str:
+    """Returns in words that nothing was found in a run, and since when its return has stood still if its critic, too,
+    has learned nothing.
+    """
+    history = History(windows_of(run.rows), run.settings) if run.rows else None
+    if history is None or history.still_since is None or history.are_alike or not history.explains_nothing:
+        return counts(())
+    return f"no fault found; the return has stood still since iteration {history.still_since:,}"
 
 
 def counts(findings: Sequence[Finding]) -> str:
@@ -118,6 +133,8 @@ def _wrapped(label: str, text: str) -> list[str]:
 def fits(remedy: str, run: StoredRun) -> bool:
     """Returns whether a remedy can be tried: a setting is one of the run, and has another value there."""
     path, equals, value = remedy.strip("'").partition("=")
+    if remedy == CHECK_ENV and (not run.env or run.env.startswith(PREFIX)):
+        return False  # the environment of a script has no name for another command
     if not is_setting(remedy) or not equals:
         return True
     now = run.settings.get(path)

@@ -13,6 +13,9 @@ from rookery.run.findings.window import Entry, Window
 IMPROVED = 0.1
 """Share of the usual range of returns by which their mean must rise to count as improved."""
 
+STILL, EXPLAINED = 0.15, 0.1
+"""Share of the usual range of returns within which a return stands still, and explained variance that is hardly any."""
+
 NEGLIGIBLE, LUCKY = 0.1, 0.5
 """Shares of the mean return without learning, and of the range of such returns, below which a gain is negligible. Both
 have to hold. A gain below half of the range ends at what a lucky episode has without learning; but a range can be wide
@@ -166,6 +169,22 @@ class History:
     def is_stuck(self) -> bool:
         """Whether the return has not improved, or has fallen, although it says how good the policy is."""
         return self.is_judged and bool(self.returns) and (not self.has_improved or self.has_fallen)
+
+    @cached_property
+    def still_since(self) -> int | None:
+        """Iteration since which the return has stood still, if that is half of the run or more; else None."""
+        found, count = None, 0
+        for iteration, value in reversed(self.returns):
+            if self.latest is None or abs(value - self.latest) > STILL * self.scatter:
+                break
+            found, count = iteration, count + 1
+        return found if count >= max(ENOUGH, len(self.returns) / 2) else None
+
+    @property
+    def explains_nothing(self) -> bool:
+        """Whether the critics of all policies that have one explain hardly any variance of their targets."""
+        each = [self.column("explained_variance", name) for name in self.now["policies"]]
+        return any(each) and all(median(values) < EXPLAINED for values in each if values)
 
     @cached_property
     def are_alike(self) -> bool:
