@@ -18,12 +18,12 @@ from rookery.cli.main import main
 from rookery.core.timers import TimerRow
 from rookery.doctor import examine_run as examine_module
 from rookery.doctor import file_rules, repeats
-from rookery.doctor.examine_run import examine, examine_run
+from rookery.doctor.examine_run import Diagnosis, examine, examine_run
 from rookery.doctor.stored_run import StoredRun
-from rookery.doctor.text import diagnosis_lines
+from rookery.doctor.text import diagnosis_lines, finding_lines
 from rookery.models.build import ModelConfig
 from rookery.report.finding import Finding
-from rookery.run.findings.catalog import RULES
+from rookery.run.findings.catalog import RULES, finding
 from rookery.run.findings.window import windows_of
 
 LONG = 60.0
@@ -368,3 +368,29 @@ def test_remedies_of_a_trial_are_keys_of_its_config_or_named_as_settings_of_this
 def test_all_rules_have_causes_and_remedies():
     for name, rule in RULES.items():
         assert rule.causes and rule.remedies and rule.means.endswith("."), name
+
+
+# --- text --------------------------------------------------------------------------------------------------
+
+
+def rows_of(last, explained=0.0):
+    policy = {"explained_variance": explained}
+    return [{**ROW, "iteration": n, "episodes": 100 * n, "return_mean": value, "policies": {"main": policy}}
+            for n, value in enumerate([1.0, 2.0, *[last] * 28], 1)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("explained", "words"),
+    [(0.0, "no fault found; the return has stood still since iteration 3"), (0.5, "nothing found")],
+)
+def test_a_run_without_findings_that_stands_still_is_called_so(tmp_path, explained, words):
+    (line,) = diagnosis_lines(Diagnosis(StoredRun(tmp_path, rows_of(6.0, explained), {}, None), []))
+    assert line.endswith(words)
+
+
+@pytest.mark.parametrize(("env", "shown"), [("__main__:Walk", False), ("faulty_walks:Walk", True)])
+def test_no_command_is_printed_that_cannot_find_the_environment_of_a_script(tmp_path, env, shown):
+    run = StoredRun(tmp_path, rows_of(6.0), {"env.name": env}, None)
+    lines = finding_lines(finding("obs-constant", "all the same"), run)
+    assert any(f"rookery doctor {env}" in line for line in lines) == shown
+    assert not any("rookery doctor ENV" in line for line in lines)

@@ -284,8 +284,10 @@ def _beyond_limit(trainer: Trainer, play: PlayMeasurements, until: float) -> lis
     cfg = trainer.config.env
     with started_in(trainer._folder):
         is_single = has_single_envs(cfg.name, cfg.config, cfg.wrappers, 1, cfg.implementation)
-        make = lane_maker(cfg.name, cfg.config, cfg.wrappers, max_entities=cfg.max_entities) if is_single else None
-        return limit_before_reward(make, play, max(until, time.monotonic() + BEYOND_SECONDS))
+        lane = lane_maker(cfg.name, cfg.config, cfg.wrappers) if is_single else None
+        return limit_before_reward(
+            None if lane is None else lambda: lane().env, play, max(until, time.monotonic() + BEYOND_SECONDS)
+        )
 
 
 def _policy_of(trainer: Trainer) -> dict[str, str]:

@@ -101,7 +101,7 @@ def network_findings(name: str, policy: Policy, seen: Tree) -> list[Finding]:
 
 
 def network_blind(name: str, policy: Policy, obs: TensorTree) -> list[Finding]:
-    """Finds custom networks that give equal features for observations that a standard network tells apart.
+    """Finds custom networks that give equal features for observations for which those of a standard network differ.
 
     The custom network is also made anew, so that a network which has collapsed in training is not blamed.
 

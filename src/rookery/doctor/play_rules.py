@@ -349,7 +349,7 @@ def actions_weak(effects: Sequence[Effects]) -> list[Finding]:
 
 
 def rewards_swapped(effects: Sequence[Effects]) -> list[Finding]:
-    """Finds agents whose own actions never change their rewards, but those of others, while others change theirs."""
+    """Finds agents whose own actions never change their rewards, but those of others, while others change their own."""
     tried = [one for one in effects if one.is_comparable and one.tried >= FEW_STEPS]
     swapped = [
         one

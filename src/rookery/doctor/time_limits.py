@@ -6,20 +6,24 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import islice
 from statistics import median
 from typing import Any
 
 import numpy as np
 from gymnasium.wrappers import TimeLimit
 
-from rookery.core.process.torch_modes import users_modes
+from rookery.core.seeding import Role, Streams
 from rookery.doctor.play_rules import EPISODES
-from rookery.doctor.probe import PlayMeasurements
+from rookery.doctor.probe import COPIES, PlayMeasurements, reward_of
+from rookery.envs.base import VectorEnv
+from rookery.envs.make import make_env
+from rookery.envs.random_play import random_play
 from rookery.report.finding import Finding
 from rookery.run.findings.catalog import finding
 
-STEPS, BEYOND = 20_000, 100
-"""Most steps of play without the limit, and of one episode, in units of the limit."""
+STEPS = 20_000
+"""Most steps of play without the limit, of all environments."""
 
 SHORT = 50
 """Steps up to which a limit that cannot be left out is worth a warning."""
@@ -32,7 +36,7 @@ class BeyondLimit:
     Attributes:
         rewarded: Steps until the first reward unlike all others, of each episode that had one.
         terminated: Steps until the end of each episode that ended by itself.
-        episodes: Number of episodes, those that were given up included.
+        episodes: Number of episodes, those that had not ended included.
         limit: The limit in steps.
     """
 
@@ -55,7 +59,7 @@ def limit_before_reward(make: Callable[[], Any] | None, play: PlayMeasurements, 
     unknown what happens later.
 
     Args:
-        make: Makes a `Lane` of a single throwaway environment; None if there are no single ones.
+        make: Makes a single throwaway environment of Gymnasium, wrapped; None if there are no single ones.
         play: Random play with the limit.
         until: Time of `time.monotonic` at which it ends.
     """
@@ -63,15 +67,14 @@ def limit_before_reward(make: Callable[[], Any] | None, play: PlayMeasurements, 
     if limit is None:
         return []
     line = f"all {len(play.lengths):,} episodes are cut off after {limit:,} steps, before the first reward"
-    lane = None if make is None else make()
-    below = None if lane is None else without_limit(lane.env)
+    below = None if make is None or without_limit(make()) is None else lambda: without_limit(make())
     if below is None:
         if any(play.rewards):
             return []
         unknown = "the limit is part of the environment: whether a longer one helps was not tried"
         return [finding("limit-before-reward", line, unknown, severity="warning" if limit <= SHORT else "note")]
-    with users_modes(), closing(below):
-        seen = play_beyond(below, limit, play.rewards[0], until)
+    with closing(make_env(below, None, (), COPIES, "serial")) as env:
+        seen = play_beyond(env, limit, play.rewards[0], until)
     first = min((*seen.rewarded, *seen.terminated), default=0)
     if not first or max(seen.rewarded + seen.terminated) <= limit:
         return []
@@ -93,28 +96,26 @@ def without_limit(env: Any) -> Any:
     return None
 
 
-def play_beyond(env: Any, limit: int, usual: float, until: float) -> BeyondLimit:
-    """Plays an environment of Gymnasium at random, without a time limit.
+def play_beyond(env: VectorEnv, limit: int, usual: float, until: float) -> BeyondLimit:
+    """Plays environments at random, without a time limit.
 
     Args:
-        env: The environment.
+        env: The environments.
         limit: The limit, in steps.
         usual: The reward of all steps within the limit.
         until: Time of `time.monotonic` at which it ends.
     """
-    seen, steps, length, is_rewarded = BeyondLimit(limit), 0, 0, False
-    env.action_space.seed(0)
-    env.reset(seed=0)
-    while steps < STEPS and time.monotonic() < until:
-        _, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-        steps, length = steps + 1, length + 1
-        if not is_rewarded and not np.isclose(float(reward), usual):
-            is_rewarded = True
-            seen.rewarded.append(length)
-        if terminated:
-            seen.terminated.append(length)
-        if terminated or truncated or length >= BEYOND * limit:
-            seen.episodes, length, is_rewarded = seen.episodes + 1, 0, False
-            env.reset()
-    seen.episodes += length > 0
+    seen, lanes, streams = BeyondLimit(limit, episodes=env.num_lanes), env.num_lanes, Streams(0)
+    lengths, is_rewarded = np.zeros(lanes, int), np.zeros(lanes, bool)
+    play = random_play(env, streams.episodes(Role.ENV), streams.generator(Role.WARMUP, "doctor"))
+    for shown in islice(play, 1, 1 + STEPS // lanes):
+        lengths += 1
+        is_new = ~np.isclose(reward_of(shown.rows[0], lanes).sum(axis=1), usual)
+        seen.rewarded += lengths[is_new & ~is_rewarded].tolist()
+        is_rewarded |= is_new
+        seen.terminated += lengths[shown.rows[0].terminated.reshape(lanes, -1).any(axis=1)].tolist()
+        seen.episodes += int(shown.ended.sum())
+        lengths[shown.ended], is_rewarded[shown.ended] = 0, False
+        if time.monotonic() > until:
+            break
     return seen

@@ -128,7 +128,7 @@ RULES: dict[str, RuleText] = {
         "warning",
         "play",
         "A custom network gives equal features for many observations that differ, before training as after it, while "
-        "a standard network tells them apart: the policy cannot react to what is lost. Silent for networks with "
+        "the outputs of a standard network differ: the policy cannot react to what is lost. Silent for networks with "
         "memory.",
         ("the model averages or takes the maximum over the axes of an image or a board, and with them where things "
          "are", "the model reads a part of the observation only, or rounds it"),
