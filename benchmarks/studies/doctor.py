@@ -210,7 +210,7 @@ def diagnosed(run: Path, scripts: Path, seconds: float) -> list[Finding]:
     """
     words = [sys.executable, "-m", "rookery", "doctor", str(run), f"--seconds={seconds:g}", "--json"]
     path = os.pathsep.join([str(scripts), *filter(None, [os.environ.get("PYTHONPATH")])])
-    printed = subprocess.run(words, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path})
+    printed = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
     return [Finding.from_row(one) for one in json.loads(printed.stdout)[0]["findings"]]
 
 

@@ -80,7 +80,7 @@ def limit_before_reward(make: Callable[[], Any] | None, play: PlayMeasurements, 
         return []
     facts = [
         f"{what} {len(steps)} of {seen.episodes} episodes without the limit, after {min(steps):,} to {max(steps):,} "
-        f"steps, {median(steps):,.0f} in the middle"
+        f"steps, median {median(steps):,.0f}"
         for what, steps in (("a first reward in", seen.rewarded), ("an end of its own in", seen.terminated))
         if steps
     ]
