@@ -50,7 +50,8 @@ def found(maker, **config):
 @pytest.mark.parametrize("cost", [0.0, 0.1])
 def test_a_limit_below_the_way_to_the_reward_is_found_below_other_wrappers(cost):
     (one,) = found(path, cost=cost)
-    assert one.counts and "are cut off after 6 steps, before the first reward" in one.message
+    before = "while every reward is -0.1" if cost else "before the first reward"
+    assert one.counts and one.message.endswith(f"are cut off after 6 steps, {before}")
     reward, end = one.evidence
     assert "a first reward in" in reward and "episodes without the limit, after " in reward
     assert "an end of its own in" in end

@@ -349,8 +349,10 @@ def _played_in(
 
 def _constant_returns(trainer: Trainer, until: float, gamma: float | None) -> Constants:
     """Returns the returns of constant actions, of those for which there is time."""
-    found = []
+    found: list[tuple[str, EpisodeReturns]] = []
     behaviours = constant_policies(trainer.policies)
+    if not behaviours or time.monotonic() > until:
+        return found
     with trainer._copies(LANES) as env:
         for place, (text, policies) in enumerate(behaviours):
             now = time.monotonic()

@@ -66,7 +66,8 @@ def limit_before_reward(make: Callable[[], Any] | None, play: PlayMeasurements, 
     limit = limit_of_play(play)
     if limit is None:
         return []
-    line = f"all {len(play.lengths):,} episodes are cut off after {limit:,} steps, before the first reward"
+    before = f"while every reward is {play.rewards[0]:.3g}" if any(play.rewards) else "before the first reward"
+    line = f"all {len(play.lengths):,} episodes are cut off after {limit:,} steps, {before}"
     below = None if make is None or without_limit(make()) is None else lambda: without_limit(make())
     if below is None:
         if any(play.rewards):
