@@ -80,8 +80,9 @@ without success costs less, so the policy ends episodes early"; no rule sees tha
 and hovering_pays are found by the flag `is_success` in the last info, and not without it. Limits of time that an
 environment counts itself cannot be left out, and are only a likely cause of missing rewards.
 
-The tables of the other readers' runs were made again with the same command; the tables of broken and healthy runs at
-the top of this page are from before these rules."""
+The tables of the other readers' runs were made again with the same command: of the second reader's, 7 of 8 are
+explained, and restart ends with an error of the library. The tables of broken and healthy runs at the top of this page
+are from before these rules."""
 
 STRANGE_FAULTS = {
     "a_counter": "a time limit does not clear its counter in `reset`",
