@@ -374,8 +374,9 @@ def test_all_rules_have_causes_and_remedies():
 
 
 def rows_of(last, explained=0.0):
-    return [{**ROW, "iteration": n, "episodes": 100 * n, "return_mean": value, "policies/main/explained_variance": explained}
-            for n, value in enumerate([1.0, 2.0, *[last] * 28], 1)]  # fmt: skip
+    row = {**ROW, "policies/main/explained_variance": explained}
+    values = enumerate([1.0, 2.0, *[last] * 28], 1)
+    return [{**row, "iteration": n, "episodes": 100 * n, "return_mean": value} for n, value in values]
 
 
 @pytest.mark.parametrize(
