@@ -4,14 +4,12 @@ longer change, actions that are always the same, and actions at their limits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
@@ -44,9 +42,6 @@ SAME, BLIND, TOLD_APART = 1e-3, 0.5, 0.1
 features with another one, above which a network is blind; and largest such share of a standard network.
 """
 
-NORMS = nn.modules.batchnorm._BatchNorm
-DROPOUTS = nn.modules.dropout._DropoutNd
-
 ACTIVATIONS = (functional.relu, torch.relu, torch.tanh, functional.elu, functional.silu, functional.gelu, torch.sigmoid)
 
 
@@ -63,17 +58,6 @@ class LayerOutputs(TorchFunctionMode):
         if func in ACTIVATIONS and isinstance(result, Tensor) and result.dim() == 2:
             self.outputs.append(result.detach())
         return result
-
-
-@contextmanager
-def statistics_kept(policy: Policy) -> Iterator[None]:
-    """Puts back the running statistics of a policy's network, which passes in training mode change, at the end."""
-    kept = {path: buffer.clone() for path, buffer in policy.named_buffers()}
-    try:
-        yield
-    finally:
-        for path, buffer in policy.named_buffers():
-            buffer.copy_(kept[path])
 
 
 def network_findings(name: str, policy: Policy, seen: Tree) -> list[Finding]:
@@ -93,7 +77,7 @@ def network_findings(name: str, policy: Policy, seen: Tree) -> list[Finding]:
     obs = {path: torch.from_numpy(leaf[picked]).to(device) for path, leaf in seen.items()}
     size = policy.memory_size + policy.exploration_size
     memory = torch.zeros((len(picked), size), dtype=torch.float32, device=device) if size else None
-    with torch.no_grad(), statistics_kept(policy), LayerOutputs() as layers:
+    with torch.no_grad(), LayerOutputs() as layers:
         action, _ = policy.act(obs, deterministic=True, memory=memory)
     found = dead_units(name, layers.outputs)
     found += actions_saturated(name, policy, actions := action.cpu().numpy()) or action_constant(name, policy, actions)
@@ -121,7 +105,7 @@ def network_blind(name: str, policy: Policy, obs: TensorTree) -> list[Finding]:
         Policy(policy.obs_spec, policy.action_spec, model, generator=torch.Generator("cpu").manual_seed(0))
         for model in (policy.model, ModelConfig(normalize_obs=policy.model.normalize_obs))
     )
-    with torch.no_grad(), statistics_kept(policy):
+    with torch.no_grad():
         mine = policy.features({path: leaf[places.to(leaf.device)] for path, leaf in obs.items()})
         trained, own, usual = map(share_alike, (mine, anew.features(seen), standard.features(seen)))
     if min(trained, own) < BLIND or usual > TOLD_APART:
@@ -156,23 +140,21 @@ def batch_findings(name: str, policy: Policy, obs: TensorTree) -> list[Finding]:
         obs: Observations ``[N, ...]`` by path.
     """
     rows = torch.arange(len(next(iter(obs.values()))) - 1, -1, -2, dtype=torch.int64, device="cpu")
-    with torch.no_grad(), statistics_kept(policy):
+    with torch.no_grad():
         whole, again = policy.features(obs), policy.features(obs)
         part = policy.features({path: leaf[rows.to(leaf.device)] for path, leaf in obs.items()})
     if whole.shape != again.shape or whole[rows.to(whole.device)].shape != part.shape:
         return []
     if (difference := _difference(whole, again)) > APART:
-        named = _in_training(policy, DROPOUTS)
         line = f"two passes of the same observations differ by {100 * difference:.2g} % of the largest feature"
-        return [finding("model-random", line, *named, policy=name)]
+        return [finding("model-random", line, policy=name)]
     if (difference := _difference(whole[rows.to(whole.device)], part)) > APART:
-        named = _in_training(policy, NORMS)
         line = (
             f"features of an observation change by up to {100 * difference:.2g} % of the largest one with the other "
             "rows of the batch"
         )
         more = f"{len(rows)} of {len(whole)} observations in the opposite order, beside all of them"
-        return [finding("rows-mixed", line, more, *named, policy=name)]
+        return [finding("rows-mixed", line, more, policy=name)]
     return []
 
 
@@ -180,13 +162,6 @@ def _difference(one: Tensor, other: Tensor) -> float:
     """Returns the largest difference between features in units of the largest one; 0 where they are not finite."""
     scale = one.abs().max().clamp_min(1e-12)
     return float(((one - other).abs().max() / scale).nan_to_num(0.0, 0.0))
-
-
-def _in_training(policy: Policy, kind: type[nn.Module]) -> list[str]:
-    """Returns in words which modules of a kind are in training mode: one line, or none."""
-    found = [path for path, module in policy.named_modules() if isinstance(module, kind) and module.training]
-    named = [f"{type(policy.get_submodule(path)).__name__} {path}" for path in found[:3]]
-    return [f"in training mode: {', '.join(named)}"] if found else []
 
 
 def action_constant(name: str, policy: Policy, actions: np.ndarray) -> list[Finding]:

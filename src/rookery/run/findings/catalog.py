@@ -112,17 +112,16 @@ RULES: dict[str, RuleText] = {
         "play",
         "The network's output for an observation changes with the other observations of its batch: the policy acts by "
         "other environments, and learns from other probabilities than those it acted by.",
-        ("a custom model reshapes or transposes an axis into the batch, or normalizes over it",
-         "batch normalization in training mode"),
-        ("transpose, or keep the first axis in reshape and flatten", "torch.nn.LayerNorm in place of BatchNorm"),
+        ("a custom model reshapes or transposes an axis into the batch, or normalizes over it",),
+        ("transpose, or keep the first axis in reshape and flatten", "torch.nn.LayerNorm in place of own statistics"),
     ),
     "model-random": RuleText(
         "error",
         "play",
         "Two passes of the same observations through the network differ: the policy learns from other probabilities "
         "than those it acted by.",
-        ("dropout in training mode", "a custom model draws random numbers in forward"),
-        ("remove dropout from the model",),
+        ("a custom model draws random numbers in forward",),
+        ("remove them, or draw them with torch.nn.Dropout, which is off when the policy acts",),
     ),
     "network-blind": RuleText(
         "warning",
