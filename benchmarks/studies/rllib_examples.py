@@ -101,9 +101,13 @@ def started(path: Path, words: list[str], seconds: int) -> tuple[bool, str, floa
     spent = time.perf_counter() - began
     if running.returncode == 0:
         return True, "ends", spent
+    return False, last_line(errors) or f"exit status {running.returncode}", spent
+
+
+def last_line(errors: str) -> str:
+    """Returns the last line of an error, without paths and fit for a cell of a table, or an empty string."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
-    last = re.sub(r" ?\(?/\S+", "", lines[-1]) if lines else f"exit status {running.returncode}"  # without paths
-    return False, last[:160].replace("|", "/"), spent
+    return re.sub(r" ?\(?/\S+", "", lines[-1])[:160].replace("|", "/") if lines else ""
 
 
 def recorded(folder: Path, seconds: int) -> str:

@@ -16,6 +16,7 @@ PLAYED = {
     "StatelessCartPole": one.StatelessCartPole,
     "CartPoleMassEnv": one.CartPoleMassEnv,
     "PendulumMassEnv": one.PendulumMassEnv,
+    "TransformedActionPendulum": lambda: one.TransformedActionPendulum({"low": 300, "high": 500}),
     "RepeatAfterMeEnv": lambda: one.RepeatAfterMeEnv({"episode_len": 5}),
     "RepeatInitialObsEnv": lambda: one.RepeatInitialObsEnv(5),
     "ParametricActionsCartPole": lambda: one.ParametricActionsCartPole(6),
@@ -39,6 +40,7 @@ PLAYED = {
     "MultiAgentDebugCounterEnv": lambda: many.MultiAgentDebugCounterEnv({"num_agents": 2, "base_episode_len": 4}),
     "RockPaperScissors": many.RockPaperScissors,
     "TwoStepGame": lambda: many.TwoStepGame({"one_hot_state_encoding": True, "separate_state_space": True}),
+    "TwoStepGameWithGroupedAgents": lambda: many.TwoStepGameWithGroupedAgents({"one_hot_state_encoding": True}),
     "IteratedPrisonersDilemma": lambda: many.IteratedPrisonersDilemma({"max_steps": 5}),
     "CoinGame": lambda: many.CoinGame({"both_players_can_pick_the_same_coin": False}),
 }
@@ -274,3 +276,18 @@ def test_coins():
         "player_blue": {"pick_speed": 1 / 3, "pick_own_color": 0.0},
     }
     assert many.AsymCoinGame({}).asymmetric
+
+
+def test_actions_of_another_range_are_the_torques_of_pendulum():
+    env = one.TransformedActionPendulum({"low": 300.0, "high": 500.0})
+    assert [float(env.action(np.array([given]))[0]) for given in (300.0, 400.0, 450.0, 500.0)] == [-2.0, 0.0, 1.0, 2.0]
+    assert (env.action_space.low, env.action_space.high) == (300.0, 500.0)
+
+
+def test_agents_of_the_grouped_game_share_a_reward():
+    env = many.TwoStepGameWithGroupedAgents()
+    assert env.action_space == Tuple([Discrete(2), Discrete(2)])
+    env.reset()
+    env.step({"agents": (1, 0)})
+    _, rewards, ends, _ = env.step({"agents": (1, 1)})
+    assert rewards == {"agents": 8.0} and ends["__all__"]

@@ -95,6 +95,8 @@ def test_a_file_of_tuned_examples_is_run(results, tmp_path):
         (["--run", "climb", "--env", "X", "--upload-dir", "s3://x"], "cloud storage"),
         (["--run", "climb", "--env", "X", "--ray-address", "127.0.0.1:1"], "a cluster needs Ray|no cluster was joined"),
         (["--run", "climb", "--env", "no_such_module.Env"], "no module"),
+        (["--run", "climb", "--env", "ray.rllib.examples.env.mbmpo_env.HopperWrapper"], "env = .*mbmpo_env"),
+        (["--run", "MBMPO", "--env", "no_such_module.Env"], "MB-MPO is not implemented"),
         (["-f", "none.yaml"], "cannot be read"),
         (["--run", "climb", "--env", "X", "--scheduler", "hyperbandd"], "did you mean"),
     ],
@@ -125,6 +127,27 @@ def test_classes_are_found_by_their_path():
     registrations.register_env("my.env", lambda config: None)
     assert command_line.found_env("my.env") == "my.env"
     assert command_line.found_env({"grid_search": ["A", "B"]}) == {"grid_search": ["A", "B"]}
+
+
+def test_an_env_by_its_path_gets_the_value_of_its_argument():
+    class Delayed(gymnasium.Env):
+        def __init__(self, config=None):
+            pass
+
+    assert command_line.own_config(Delayed, {"config": {"repeat_delay": 2}}) == {"repeat_delay": 2}
+    for other in ({"repeat_delay": 2}, {"config": {}, "more": 1}, {}):
+        assert command_line.own_config(Delayed, other) == other
+
+
+def test_env_config_of_a_file_reaches_an_env_by_its_path(results, tmp_path):
+    file = tmp_path / "tuned.yaml"
+    file.write_text(
+        "delayed:\n  env: ray.rllib.examples.env.repeat_after_me_env.RepeatAfterMeEnv\n  run: climb\n"
+        "  stop: {training_iteration: 1}\n  config:\n    env_config: {config: {repeat_delay: 2}}\n"
+    )
+    command_line.train(["-f", str(file), "--local-mode"])
+    (folder,) = trials(results, "delayed")
+    assert json.loads((folder / "params.json").read_text())["env_config"] == {"repeat_delay": 2}
 
 
 def test_the_commands_show_their_flags():

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
-from rookery_rllib.env.envs import ENV_STATE, MultiAgentEnv, make_multi_agent
+from rookery_rllib.env.envs import ENV_STATE, GroupAgentsWrapper, MultiAgentEnv, make_multi_agent
 from rookery_rllib.examples.single_agent_envs import MockEnv, MockEnv2, RandomEnv, StatelessCartPole, WindyMazeEnv
 from rookery_rllib.gym.core import Env
 from rookery_rllib.gym.old_api import ALL
@@ -245,6 +245,14 @@ class TwoStepGame(MultiAgentEnv):
             return int(self.state.argmax()) + 3 * agent
         encoded = np.append(self.state, agent + 1)
         return {"obs": encoded, ENV_STATE: self.state} if self.with_state else encoded
+
+
+class TwoStepGameWithGroupedAgents(GroupAgentsWrapper):
+    """`TwoStepGame` whose agents are one group, as QMIX needs them."""
+
+    def __init__(self, env_config: Mapping[str, Any] | None = None) -> None:
+        game = TwoStepGame(env_config)
+        super().__init__(game, {"agents": [game.agent_1, game.agent_2]})
 
 
 class HierarchicalWindyMazeEnv(MultiAgentEnv):

@@ -13,7 +13,7 @@ from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 from rookery_rllib.base import nested
 from rookery_rllib.env.envs import TaskSettableEnv
-from rookery_rllib.gym.core import Env, ObservationWrapper
+from rookery_rllib.gym.core import ActionWrapper, Env, ObservationWrapper
 from rookery_rllib.gym.env_classes import CartPoleEnv, PendulumEnv
 from rookery_rllib.gym.registry import make
 from rookery_rllib.gym.rllib_spaces import Repeated, flatten_space, holds
@@ -109,6 +109,24 @@ class PendulumMassEnv(PendulumEnv, TaskSettableEnv):  # type: ignore[misc]
 
     def get_task(self) -> Any:
         return self.m
+
+
+class TransformedActionPendulum(ActionWrapper):
+    """Pendulum whose torque, from -2 to 2, is given as a number of another range.
+
+    Args:
+        config: ``low`` (-1) and ``high`` (1), the range of actions.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        super().__init__(make("Pendulum-v0"))
+        self.torques: Any = self.env.action_space
+        low, high = ((config or {}).get(key, usual) for key, usual in (("low", -1.0), ("high", 1.0)))
+        self.action_space = Box(low, high, self.torques.shape, np.float32)
+
+    def action(self, action: Any) -> Any:
+        share = (action - self.action_space.low) / (self.action_space.high - self.action_space.low)
+        return self.torques.low + share * (self.torques.high - self.torques.low)
 
 
 class RepeatAfterMeEnv(Env):

@@ -12,6 +12,7 @@ A file holds experiments by name:
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ from rookery_rllib.trainer.trial.result_keys import results_directory
 from rookery_rllib.tune.experiment import run_experiments
 from rookery_rllib.tune.reporters import CLIReporter
 from rookery_rllib.tune.schedulers import create_scheduler
+from rookery_rllib.tune.trainables import trainable_class
 
 FRAMEWORKS = ("tf", "tf2", "tfe", "torch")
 
@@ -152,7 +154,7 @@ def complete(name: str, spec: dict[str, Any], args: argparse.Namespace) -> None:
     """Completes an experiment with the arguments of `run`, and with flags.
 
     Raises:
-        ConfigError: If the trainer or the environment is missing.
+        ConfigError: If the trainer or the environment is missing, or unknown.
     """
     config = spec["config"] = dict(spec.get("config") or {})
     env = spec.pop("env", None) or config.get("env")
@@ -160,7 +162,10 @@ def complete(name: str, spec: dict[str, Any], args: argparse.Namespace) -> None:
         if not value:
             where = f"{args.config_file}: {name}: {key} is missing" if args.config_file else f"--{key} is missing"
             raise ConfigError(f"{where}; for example {'PPO' if key == 'run' else 'CartPole-v0'}")
+    trainable_class(spec["run"])  # a trainer that is not here is refused before its environment is looked for
     config["env"] = found_env(env)
+    if config["env"] is not env and isinstance(config["env"], type) and "env_config" in config:
+        config["env_config"] = own_config(config["env"], config["env_config"])
     if "trial_resources" in spec:  # its name in 2018
         spec["resources_per_trial"] = spec.pop("trial_resources")
     if upload := spec.pop("upload_dir", None):
@@ -173,6 +178,14 @@ def complete(name: str, spec: dict[str, Any], args: argparse.Namespace) -> None:
         spec["local_dir"] = args.local_dir or results_directory()
 
 
+def own_config(env: type, env_config: Mapping[str, Any]) -> Any:
+    """Returns the configuration of an environment that was given by its path: RLlib passed its entries as keywords, so
+    a file has ``env_config: {config: {repeat_delay: 2}}`` for a class with the one argument ``config``.
+    """
+    arguments = list(inspect.signature(env).parameters)
+    return env_config[arguments[0]] if arguments == list(env_config) else env_config
+
+
 def found_env(env: Any) -> Any:
     """Returns the class of an import path; other values are returned unchanged."""
     if isinstance(env, Mapping) and set(env) == {"grid_search"}:
@@ -180,7 +193,10 @@ def found_env(env: Any) -> Any:
     if not isinstance(env, str) or registered_env(env) is not None or "." not in env:
         return env
     module, _, name = env.replace(":", ".").rpartition(".")
-    if is_known(module):
-        return find(f"{module}.{name}")
+    if is_known(module.partition(".")[0]):
+        try:
+            return find(f"{module}.{name}")
+        except ImportError as error:
+            raise ConfigError(f"env = {env!r}: {error}") from None
     show_names_in(IMPORTER, Path.cwd())
     return import_object(f"{module}:{name}")

@@ -16,10 +16,11 @@ ray.rllib.examples.env
         random_env.RandomEnv random_env.RandomLargeObsSpaceEnv repeat_after_me_env.RepeatAfterMeEnv
         repeat_initial_obs_env.RepeatInitialObsEnv simple_corridor.SimpleCorridor simple_rpg.SimpleRPG
         simple_rpg.MAX_PLAYERS simple_rpg.MAX_ITEMS simple_rpg.MAX_EFFECTS stateless_cartpole.StatelessCartPole
-        windy_maze_env.WindyMazeEnv
+        transformed_action_space_env.TransformedActionPendulum windy_maze_env.WindyMazeEnv
     examples.multi_agent_envs: coin_game_non_vectorized_env.CoinGame coin_game_non_vectorized_env.AsymCoinGame
         debug_counter_env.MultiAgentDebugCounterEnv random_env.RandomMultiAgentEnv
-        rock_paper_scissors.RockPaperScissors two_step_game.TwoStepGame windy_maze_env.HierarchicalWindyMazeEnv
+        rock_paper_scissors.RockPaperScissors two_step_game.TwoStepGame two_step_game.TwoStepGameWithGroupedAgents
+        windy_maze_env.HierarchicalWindyMazeEnv
     examples.actor_envs: env_using_remote_actor.CartPoleWithRemoteParamServer env_using_remote_actor.ParameterStorage
 ray.rllib.examples.env.matrix_sequential_social_dilemma  examples.multi_agent_envs:
     MatrixSequentialSocialDilemma IteratedMatchingPennies IteratedPrisonersDilemma IteratedAsymPrisonersDilemma
