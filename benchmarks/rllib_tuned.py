@@ -13,7 +13,6 @@ import argparse
 import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -21,8 +20,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from rookery.face import load_yaml
 from studies.rllib_examples import last_line
+
+from rookery.face import load_yaml
 
 BENCHMARKS = Path(__file__).parent
 PAGE = BENCHMARKS / "results" / "rllib-tuned.md"
@@ -30,8 +30,19 @@ STARTS, STOPS = "## Files started by the study", "## Files run to their stop"
 
 REASONS = {
     "torch finds no GPU": "asks for a GPU",
-    "one GPU": "asks for several GPUs",
+    "is not implemented": "its algorithm is not implemented",
+    "are not implemented": "its algorithm is not implemented",
+    "d4rl_env is not supported": "learns from D4RL's data",
     "BulletEnv": "needs PyBullet, whose environments are of the old gym",
+    "pass_criteria": "has a key of RLlib's tests, which `rllib train` refuses in RLlib, too; needs PyBullet",
+    "preprocessor_pref": "preprocesses Atari by RLlib's own functions of 2018",
+    "decisions take": "its replay buffer of a million Atari images needs more memory than this machine has",
+    "gpu = True": "has a key that RLlib 1.4 refuses, too",
+    "actions_in_input_normalized": "has a key of RLlib 1.6, and reads an archive of RLlib's tests",
+    "_tf_policy_handles": "has a key of RLlib 1.6, for two optimizers",
+    "Q_model.hidden_activation": "has keys of RLlib 0.8, and asks for a GPU",
+    "player": "needs a compiled game at /home/ubuntu",
+    "nothing reported": "steps 160 to 640 Atari games with an untuned network on one core",
 }
 """Reasons of files that do not start, by a part of the last line of the error."""
 
@@ -41,7 +52,8 @@ REACHABLE = (
     "ppo/cartpole-appo", "ppo/cartpole-appo-vtrace", "ppo/frozenlake-appo-vtrace", "ppo/pendulum-appo",
     "impala/cartpole-impala", "dqn/cartpole-dqn", "dqn/cartpole-dqn-softq", "dqn/cartpole-dqn-param-noise",
     "dqn/cartpole-simpleq", "dqn/cartpole-apex", "sac/cartpole-sac", "sac/pendulum-sac",
-    "sac/pendulum-transformed-actions-sac", "ddpg/pendulum-ddpg", "ddpg/pendulum-td3", "qmix/two-step-game-qmix-no-mixer",
+    "sac/pendulum-transformed-actions-sac", "ddpg/pendulum-ddpg", "ddpg/pendulum-td3",
+    "qmix/two-step-game-qmix", "qmix/two-step-game-qmix-vdn-mixer", "qmix/two-step-game-qmix-no-mixer",
 )  # fmt: skip
 """Files whose stop may be reached within minutes on one core."""
 
@@ -96,10 +108,15 @@ def rows_of(section: str) -> dict[str, str]:
     return {name: line for name, line in found.items() if name != "file"}
 
 
-def trainers(path: Path) -> str:
-    """Returns the names of the trainers of a file."""
+def described(path: Path) -> str:
+    """Returns the names of the trainers of a file, and whether it asks for a GPU, as cells."""
     specs = load_yaml(path.read_text(encoding="utf-8"), str(path)).values()
-    return ", ".join(dict.fromkeys(str(spec["run"]) for spec in specs))
+    configs = [spec.get("config", {}) for spec in specs]
+    asked = any(
+        (config.get("num_gpus") or config.get("num_gpus_per_worker")) and not config.get("_fake_gpus")
+        for config in configs
+    )
+    return f"{', '.join(dict.fromkeys(str(spec['run']) for spec in specs))} | {'GPU' if asked else ''}"
 
 
 def start_row(name: str, path: Path, seconds: int) -> str:
@@ -108,7 +125,7 @@ def start_row(name: str, path: Path, seconds: int) -> str:
     if row is None and how.startswith("runs after"):
         how = f"nothing reported in {spent:.0f} s"
     how = "" if row is not None else f"{reason(how)}: {how}".removeprefix(": ")
-    return f"| {name} | {trainers(path)} | {'yes' if row is not None else 'no'} | {how} | {spent:.0f} |"
+    return f"| {name} | {described(path)} | {'yes' if row is not None else 'no'} | {how} |"
 
 
 def stop_row(name: str, path: Path, seconds: int) -> str:
@@ -128,16 +145,16 @@ def stop_row(name: str, path: Path, seconds: int) -> str:
 
 def write(head: str, starts: dict[str, str], stops: dict[str, str]) -> None:
     """Writes the page with the tables of all rows."""
-    good = sum("| yes |" in row for row in starts.values())
-    gpu = sum("asks for" in row and "GPU" in row for row in starts.values())
+    gpu = sum("| GPU |" in row for row in starts.values())
+    good = sum("| yes |" in row and "| GPU |" not in row for row in starts.values())
     reached = sum("| reached |" in row for row in stops.values())
     text = f"""{STARTS}
 
 Made by `TUNED=FOLDER python benchmarks/rllib_tuned.py --write`: one iteration of each file, unedited, on a machine
 without a GPU that other work shared. {gpu} of {len(starts)} files ask for a GPU. Of the {len(starts) - gpu} others,
-{good} start; the rest have a reason and the last line of their error. Seconds include the start of Python.
+{good} start; the rest have a reason and the last line of their error.
 
-| file | trainer | starts | how | seconds |
+| file | trainer | asks for | starts | how |
 |---|---|---|---|---|
 {chr(10).join(starts[name] for name in sorted(starts))}
 
