@@ -162,7 +162,7 @@ without a GPU that other work shared. {gpu} of {len(starts)} files ask for a GPU
 
 Made by `TUNED=FOLDER python benchmarks/rllib_tuned.py --to-stop --seconds 120 --write`: one seed of each file, on one
 core of a shared machine, which says what to expect and no more. {reached} of {len(stops)} files reach the return at
-which they stop.
+which they stop; {len(REACHABLE) - len(stops)} others of the list have not been run.
 
 | file | stop at return | end | return | env steps | seconds |
 |---|---|---|---|---|---|
