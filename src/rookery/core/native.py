@@ -40,7 +40,7 @@ ACTIVATIONS = ("linear", "tanh", "relu", "elu", "silu", "gelu")
 HEADS = ("distribution", "squashed", "deterministic", "values", "softmax")
 """Kinds of heads in the order of `enum HeadKind`."""
 
-INTERFACE_VERSION = 20
+INTERFACE_VERSION = 21
 """Version of `kernels.cpp`; builds of other versions are ignored."""
 
 FLOATS, BYTES, CATEGORIES = range(3)
