@@ -394,7 +394,7 @@ def test_where_time_goes_is_told_by_part():
             {"sampling": {"inference_batch_envs": 2}},
         ),
         (
-            "policy 'main' explores at a rate per environment",
+            "policy 'main' acts differently in each environment",
             DQN.replace(exploration={"per_env_epsilon": 3.0}),
             {"iteration_steps": 24},
         ),

@@ -14,6 +14,8 @@ ALGORITHMS = PluginTable(
         "impala": "rookery.algorithms.on_policy.impala:IMPALAConfig",
         "appo": "rookery.algorithms.on_policy.appo:APPOConfig",
         "reinforce": "rookery.algorithms.on_policy.reinforce:ReinforceConfig",
+        "es": "rookery.algorithms.evolution.es:ESConfig",
+        "ars": "rookery.algorithms.evolution.ars:ARSConfig",
         "dqn": "rookery.algorithms.off_policy.dqn:DQNConfig",
         "pqn": "rookery.algorithms.on_policy.pqn:PQNConfig",
         "vdn": "rookery.algorithms.multi_agent.vdn:VDNConfig",

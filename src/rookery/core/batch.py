@@ -164,7 +164,7 @@ class Rollout:
         obs: ``[T, F, ...]`` raw observations; an action mask is one of the leaves.
         action: ``[T, F, ...]`` as the policy drew it, before clipping or rescaling for the environment.
         logp: ``[T, F]`` its log-probability when it was sampled; NaN where the policy did not choose it
-            (`Demand.any_actions`).
+            (`Demand.any_actions`). For evolution strategies, the number of the candidate (`rollout/candidates.py`).
         reward: ``[T, F]`` sum of the agent's rewards until its next decision.
         terminated: ``[T, F]`` the agent's episode terminated here.
         truncated: ``[T, F]`` the agent's episode was truncated here; bootstraps from `final_obs`.

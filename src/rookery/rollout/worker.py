@@ -28,7 +28,9 @@ from rookery.core.state import Stateful
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind, SeedPlan, VectorBase, VectorEnv
 from rookery.envs.parameters import EpisodePlan, parameters_of
+from rookery.models.candidates import CandidateHead
 from rookery.policies.policy import Policy
+from rookery.rollout.candidates import CandidatePolicy
 from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.loops.helper_process import fast_loop_of
 from rookery.rollout.loops.loop import Loop
@@ -271,6 +273,8 @@ class RolloutWorker(WorkerState, Stateful):
         if store is not None and policy.noise.per_env_epsilon:
             slots = (self.lanes_in_run or self.env.num_lanes) * self.agents_of(name)
             mine = PerEnvEpsilonPolicy(name, len(self.policies), acting, store, noise, slots)
+        elif store is not None and isinstance(policy.head_spec, CandidateHead):
+            mine = CandidatePolicy(name, len(self.policies), acting, store, noise, policy.head_spec)
         self.policies[name] = mine
         mine.group = inference_batch_envs and inference_batch_envs * self.agents_of(name)
         if self.fast_loop is None and mine.actor is not None:

@@ -45,7 +45,7 @@ class DeviceLoop:
                 f"policy {mine.name!r} has a memory" if mine.policy.memory_size else f"{mine.name!r} has noise in time"
             )
         if type(mine) is not WorkerPolicy:
-            return f"policy {mine.name!r} explores at a rate per environment"
+            return f"policy {mine.name!r} acts differently in each environment"
         if not isinstance(mine.store, DeviceStore):
             return f"policy {mine.name!r} is not recorded"
         if mine.group is not None:
