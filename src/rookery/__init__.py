@@ -35,6 +35,10 @@ _HOME = {
     "APPO": "rookery.algorithms.on_policy.appo",
     "ReinforceConfig": "rookery.algorithms.on_policy.reinforce",
     "Reinforce": "rookery.algorithms.on_policy.reinforce",
+    "ESConfig": "rookery.algorithms.evolution.es",
+    "ES": "rookery.algorithms.evolution.es",
+    "ARSConfig": "rookery.algorithms.evolution.ars",
+    "ARS": "rookery.algorithms.evolution.ars",
     "DQNConfig": "rookery.algorithms.off_policy.dqn",
     "DQN": "rookery.algorithms.off_policy.dqn",
     "PQNConfig": "rookery.algorithms.on_policy.pqn",
@@ -109,6 +113,10 @@ _HOME = {
 __all__ = ["__version__", *_HOME]
 
 if TYPE_CHECKING:
+    from rookery.algorithms.evolution.ars import ARS as ARS
+    from rookery.algorithms.evolution.ars import ARSConfig as ARSConfig
+    from rookery.algorithms.evolution.es import ES as ES
+    from rookery.algorithms.evolution.es import ESConfig as ESConfig
     from rookery.algorithms.multi_agent.maddpg import MADDPG as MADDPG
     from rookery.algorithms.multi_agent.maddpg import MADDPGConfig as MADDPGConfig
     from rookery.algorithms.multi_agent.mappo import MAPPO as MAPPO

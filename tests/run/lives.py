@@ -10,10 +10,12 @@ from lived_in import Composite, Flags, Forks, Saying, Turns, Walk, Weary, Windy
 from rookery import (
     A2CConfig,
     APPOConfig,
+    ARSConfig,
     AWACConfig,
     CQLConfig,
     DiscreteCQLConfig,
     DQNConfig,
+    ESConfig,
     IMPALAConfig,
     IQLConfig,
     Linear,
@@ -222,6 +224,12 @@ CASES = {
     },
     "mappo, who goes early": {"env": "rookery.tasks:Sacrifice", "cfg": GROUPED},
     "reinforce": {"env": "CartPole-v1", "cfg": ReinforceConfig(), "config": {"sampling.iteration_steps": 200}},
+    "es": {
+        "env": "CartPole-v1",
+        "cfg": ESConfig(num_directions=4, noise_std=1.0, model={"normalize_obs": True}),
+        "config": {"sampling.iteration_steps": 200},
+    },
+    "ars": {"env": "CartPole-v1", "cfg": ARSConfig(num_directions=3), "config": {"sampling.iteration_steps": 200}},
     "ppo with a penalty": {"env": "Pendulum-v1", "cfg": FAST.replace(kl_coef=0.3, lr=Linear(1e-3, 0.0, steps=500))},
     "turns, late agents": {
         "env": Turns,

@@ -44,6 +44,8 @@ OF_AN_ALGORITHM = {
     "impala": {"fragment_length", "scale_rewards", "normalize_values", "optimizer"},
     "appo": {"fragment_length", "scale_rewards", "normalize_values", IMITATION},
     "reinforce": set(),
+    "es": {"num_directions", "episodes_per_candidate", "optimizer"},
+    "ars": {"num_directions", "episodes_per_candidate"},
     "dqn": {"dueling", "dueling_hidden", "values", LADDER, *OFF_POLICY},
     "pqn": {"fragment_length"},
     "vdn": {"dueling", "dueling_hidden", "values", "share", LADDER, *OFF_POLICY},
@@ -84,7 +86,9 @@ def settled(**values):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_settings_that_decide_shapes_and_what_is_trained_on_keep_their_value(name):
     found = settled(**{"algorithm.name": name, "policies.red": {}}).fixed
-    own = {"name", "model"} | OF_AN_ALGORITHM[name] | (set() if name in ("bc", "marwil", "dt") else SIGNALS)
+    own = (
+        {"name", "model"} | OF_AN_ALGORITHM[name] | (set() if name in ("bc", "marwil", "dt", "es", "ars") else SIGNALS)
+    )
     assert found.keys() == (
         OF_A_RUN | {f"algorithm.{path}" for path in own} | {f"policies.red.{path}" for path in own | OF_A_POLICY}
     )

@@ -100,7 +100,7 @@ STOPPED_ANYWHERE = [
 HALF_WAY = [
     "a2c", "by its own word", "composite actions", "frozen lake",
     "impala and appo", "maddpg, members that fall",
-    "reinforce", "td3", "teams in turn", "self-play, played ahead", "qmix, members that fall",
+    "reinforce", "es", "td3", "teams in turn", "self-play, played ahead", "qmix, members that fall",
     "dqn, prioritized, by actions", "ppo and dqn", "league", "random mapping, batched", "lessons, by actions",
 ]  # fmt: skip
 """In ``make test``, with others for the other steps."""
@@ -616,7 +616,7 @@ def differences(a, b):
 GRAPHS = [
     "one policy", "serial, by state", "normalizers, evaluation", "random mapping, batched", "random mapping, serial",
     "a frozen policy", "by its own word", "turns, late agents", "by actions", "tictactoe", "composite actions", "a2c",
-    "impala and appo", "reinforce", "memory", "memories, late agents",
+    "impala and appo", "reinforce", "es", "memory", "memories, late agents",
 ]  # fmt: skip
 
 

@@ -459,6 +459,12 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "reinforce": {
         "CartPole-v1": {"sampling.num_envs": 8, "stop.env_steps": 200_000},
     },
+    "es": {
+        "CartPole-v1": {"sampling.num_envs": 8, "stop.env_steps": 200_000},
+    },
+    "ars": {
+        "CartPole-v1": {"sampling.num_envs": 8, "stop.env_steps": 100_000},
+    },
     "sac": {
         "Pendulum-v1": SMALL,
         "MountainCarContinuous-v0": {

@@ -12,6 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.evolution.population import Evolution, EvolutionConfig
 from rookery.algorithms.evolution.sgd import SGD
 from rookery.core.errors import ConfigError
@@ -29,9 +30,8 @@ class ARSConfig(EvolutionConfig):
     """Settings of ARS. Environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.evolution.ars:ARS"
-    field_order = (
-        "lr num_directions top_directions episodes_per_candidate noise_std weight_decay max_grad_norm model"
-    )
+    capabilities = Capabilities(uses_central_obs=False)
+    field_order = "lr num_directions top_directions episodes_per_candidate noise_std weight_decay max_grad_norm model"
 
     lr: Scheduled[PositiveFloat] = 0.02
     top_directions: Few | None = None

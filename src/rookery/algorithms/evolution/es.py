@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.evolution.population import Evolution, EvolutionConfig
 from rookery.algorithms.evolution.sgd import SGD
 from rookery.core.flat import Flat
@@ -24,6 +25,7 @@ class ESConfig(EvolutionConfig):
     """Settings of ES. Environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.evolution.es:ES"
+    capabilities = Capabilities(uses_central_obs=False)
     field_order = (
         "lr num_directions episodes_per_candidate noise_std return_shaping optimizer weight_decay max_grad_norm "
         "adam_eps model"
@@ -47,7 +49,8 @@ def centered_ranks(returns: Tensor) -> Tensor:
     """
     flat, order = returns.flatten(), returns.flatten().sort().values
     below, up_to = (torch.searchsorted(order, flat, right=right) for right in (False, True))
-    return ((below + up_to - 1).float() / 2 / (len(flat) - 1) - 0.5).view_as(returns)
+    ranks: Tensor = (below + up_to - 1).float() / (2 * (len(flat) - 1)) - 0.5
+    return ranks.view_as(returns)
 
 
 def shape_returns(returns: Tensor, shaping: str) -> Tensor:

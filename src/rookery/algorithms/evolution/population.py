@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.algorithms.capabilities import Capabilities
 from rookery.core.batch import Demand, Rollout
 from rookery.core.flat import Flat, flatten
 from rookery.core.metrics import Metrics
@@ -33,8 +32,6 @@ FRAGMENT = 128
 @dataclass(frozen=True)
 class EvolutionConfig(AlgorithmConfig):
     """Settings of every evolution strategy."""
-
-    capabilities = Capabilities(uses_central_obs=False)
 
     lr: Scheduled[PositiveFloat] = 0.01
     """Step size."""
