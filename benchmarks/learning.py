@@ -24,8 +24,12 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+import torch
+
 import rookery
 from rookery import DQNConfig, MultiAgentArena, PPOConfig, Trainer
+from rookery.algorithms.algorithm import Algorithm, BatchHook
+from rookery.algorithms.evolution.population import CandidateReturns
 from rookery.core.schedules import Linear
 from rookery.core.settings.layers import flow
 from rookery.models.cells.table import CELLS
@@ -35,6 +39,7 @@ CONTROL_STEPS = 100_000  # without learning more steps change nothing
 NOTHING: dict[str, Any] = {}
 FORGETFUL = {"algorithm.model.memory.kind": "none"}
 UNREMEMBERED = {**FORGETFUL, "algorithm.replay.burn_in": 0, "algorithm.batch_size": 512}  # as many decisions a batch
+SHUFFLED = {"returns": "shuffled among candidates"}
 LATE: dict[str, Any] = {"sampling.staleness": 1}  # the weights that play are an update older than those that learn
 ICE: dict[str, Any] = {**LATE, "sampling.num_envs": 16, "env.config": {"is_slippery": False}}
 FLAT = {"algorithm.model.entities_as": "flat", "algorithm.model.hidden": (96, 64)}  # with more weights than the set's
@@ -161,6 +166,28 @@ def preset(env: str, algorithm: str = "ppo", settings: Mapping[str, Any] = NOTHI
     return lambda seed, without, **more: Trainer(env, config=[config, without], preset="auto", seed=seed, **more)
 
 
+class ShuffledReturns(BatchHook):
+    """Gives each candidate of a generation the return of another, drawn anew for each."""
+
+    def before_update(self, learner: Algorithm[Any], batch: CandidateReturns) -> CandidateReturns:
+        """Returns the returns in random order."""
+        generator = torch.Generator().manual_seed(learner.updates)
+        return CandidateReturns(batch.returns[torch.randperm(len(batch.returns), generator=generator)])
+
+
+def evolution(env: str, algorithm: str, settings: Mapping[str, Any] = NOTHING) -> Callable[..., Trainer]:
+    """As `preset`, for evolution strategies; `without` "returns" shuffles those of candidates."""
+    make = preset(env, algorithm, settings)
+
+    def make_shuffled(seed: int, without: Mapping[str, Any], **more: Any) -> Trainer:
+        trainer = make(seed, NOTHING, **more)
+        if without:
+            trainer.learners["main"].hooks.append(ShuffledReturns())
+        return trainer
+
+    return make_shuffled
+
+
 def arena(**settings: Any) -> Callable[..., Trainer]:
     """A trainer of the arena with 16 copies."""
     return lambda seed, without, **more: Trainer(
@@ -207,6 +234,29 @@ CLAIMS = [
             control_below=100,
         )
         for algorithm in ("impala", "appo")
+    ),
+    *(
+        Claim(
+            f"cartpole-{algorithm}",
+            evolution("CartPole-v1", algorithm),
+            env_steps,
+            evaluation_return,
+            450,
+            0.2,
+            without=SHUFFLED,
+            control_below=200,
+        )
+        for algorithm, env_steps in (("es", 200_000), ("ars", 100_000))
+    ),
+    Claim(
+        "swimmer-ars",
+        evolution("Swimmer-v5", "ars"),
+        600_000,
+        evaluation_return,
+        300,
+        3,
+        without=SHUFFLED,
+        control_below=100,
     ),
     Claim("cartpole-reinforce", preset("CartPole-v1", "reinforce"), 200_000, evaluation_return, 350, 0.2),
     Claim("pendulum", preset("Pendulum-v1"), 100_000, evaluation_return, -250, 0.5),

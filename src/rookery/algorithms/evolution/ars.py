@@ -1,7 +1,7 @@
 """Augmented random search (Mania et al. 2018, arXiv:1803.07055), version V2-t: finite differences along the best random
 directions, with a step in units of the returns' standard deviation and normalized observations.
 
-The details that decide are in docs/algorithms/evolution.md.
+The details that decide are in docs/algorithms/ars.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Evolution strategies (Salimans et al. 2017, arXiv:1703.03864): the gradient of the return of perturbed weights,
 estimated by finite differences along random directions. No gradient goes through the network.
 
-The details that decide are in docs/algorithms/evolution.md.
+The details that decide are in docs/algorithms/es.md.
 """
 
 from __future__ import annotations
