@@ -465,11 +465,10 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "ars": {
         "CartPole-v1": {"sampling.num_envs": 8, "stop.env_steps": 100_000},
         "Swimmer-v5": {
-            "sampling.num_envs": 2,
-            "algorithm.num_directions": 1,
-            "algorithm.noise_std": 0.01,
-            "algorithm.lr": Linear(0.02, 0.0),
-            "stop.env_steps": 600_000,
+            "sampling.num_envs": 8,
+            "algorithm.num_directions": 4,
+            "algorithm.lr": 0.03,
+            "stop.env_steps": 320_000,
         },
     },
     "sac": {

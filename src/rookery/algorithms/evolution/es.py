@@ -34,7 +34,7 @@ class ESConfig(EvolutionConfig):
     lr: Scheduled[PositiveFloat] = 0.03
     weight_decay: NonNegative = 0.005
     return_shaping: Literal["ranks", "normalize", "none"] = "ranks"
-    """Numbers that replace the returns of a generation: their centered ranks from -0.5 to 0.5, where equal returns have
+    """What replaces the returns of a generation: their centered ranks from -0.5 to 0.5, where equal returns have
     equal ranks; the returns with mean 0 and standard deviation 1; or the returns themselves.
     """
     optimizer: Structural[Literal["adam", "sgd"]] = "adam"
@@ -50,7 +50,7 @@ def centered_ranks(returns: Tensor) -> Tensor:
     flat, order = returns.flatten(), returns.flatten().sort().values
     below, up_to = (torch.searchsorted(order, flat, right=right) for right in (False, True))
     ranks: Tensor = (below + up_to - 1).float() / (2 * (len(flat) - 1)) - 0.5
-    return ranks.view_as(returns)
+    return ranks.reshape(returns.shape)
 
 
 def shape_returns(returns: Tensor, shaping: str) -> Tensor:
@@ -74,4 +74,4 @@ class ES(Evolution[ESConfig]):
     def direction_weights(self, returns: Tensor, cfg: ESConfig) -> Tensor:
         """Returns the difference of both sides' shaped returns over ``2 * num_directions * noise_std``, ``[n]``."""
         shaped = shape_returns(returns, cfg.return_shaping)
-        return (shaped[:, 0] - shaped[:, 1]) / (returns.numel() * self.policy.head.noise_std)
+        return (shaped[:, 0] - shaped[:, 1]) / (returns.numel() * float(self.policy.head.noise_std))

@@ -123,8 +123,8 @@ _OFFLINE = "there is no such trainer class; use rookery replay import FOLDER -o 
 
 GONE = gone_in(f"""
 ray.rllib.agents
-    es: evolution strategies are not implemented
-    ars: augmented random search is not implemented
+    es: settings of evolution strategies are not translated; use rookery train --algo es
+    ars: settings of augmented random search are not translated; use rookery train --algo ars
     dreamer: Dreamer is not implemented
     maml: MAML is not implemented
     mbmpo: MBMPO is not implemented
