@@ -66,8 +66,8 @@ GenericOffPolicyTrainer = DQNTrainer
 """Base of off-policy trainers made by ``with_updates``."""
 
 UNSUPPORTED = {
-    "ES": "settings of evolution strategies are not translated; use PPO, or rookery train --algo es",
-    "ARS": "settings of augmented random search are not translated; use PPO, or rookery train --algo ars",
+    "ES": "ESTrainer is not implemented; use PPO, or rookery train --algo es",
+    "ARS": "ARSTrainer is not implemented; use PPO, or rookery train --algo ars",
     "DREAMER": "Dreamer is not implemented; use PPO or DQN on images, with use_lstm for memory",
     "MAML": "MAML is not implemented; draw a task in reset(), observe it, and use PPO",
     "MBMPO": "MB-MPO is not implemented; use SAC, which needs few environment steps",
