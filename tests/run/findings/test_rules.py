@@ -169,6 +169,18 @@ def test_few_updates_are_found_after_the_first_iteration_with_a_length_for_more(
     assert "few-updates" not in rules_of(small, given | {"stop.env_steps": 4_096})
 
 
+def test_half_of_the_updates_are_a_note_where_the_return_has_improved():
+    given = PPO | {"stop.env_steps": 32_768}
+
+    def severities(updates, returns):
+        made = rows(updates, returns=returns, run={"env_steps": lambda n: 32_768 * n // updates}, updates=lambda n: n)
+        return [one.severity for one in findings_of(windows_of(made), given) if one.rule == "few-updates"]
+
+    assert severities(8, rising) == ["note"]
+    assert severities(8, lambda n: 10.0) == ["warning"]
+    assert severities(2, rising) == ["warning"]
+
+
 def test_few_gradient_steps_are_found_once_half_of_the_run_shows_their_rate():
     made = rows(learning=OFF_POLICY, returns=rising, gradient_steps=lambda n: n // 2)
     assert "few-updates" in rules_of(made, DQN)

@@ -14,6 +14,9 @@ from rookery.run.findings.run_rules import FIXED_STEPS, HALF
 FEWEST_UPDATES, FEWEST_STEPS = 10, 100
 """Updates, and gradient steps on replayed experience, below which a run has too few."""
 
+SOME = 0.5
+"""Share of the updates that may do, if the return has clearly improved."""
+
 SERIOUS = 10_000
 """Env steps below which a run is a trial of its settings."""
 
@@ -72,6 +75,7 @@ def few_updates(run: History, policy: str) -> Finding | None:
     expected = updates[-1] * (total - begun) / max(now - begun, 1.0)
     if expected >= (FEWEST_UPDATES if starts is None else FEWEST_STEPS):
         return None
+    will_do = starts is None and expected >= SOME * FEWEST_UPDATES and run.has_improved
     what, remedies = "updates of the policy", _shorter(run, policy, total)
     if starts is not None:
         what, remedies = "gradient steps", ("{at}.train_every=64", "{at}.updates_per_step=0.5")
@@ -80,6 +84,7 @@ def few_updates(run: History, policy: str) -> Finding | None:
         f"{total:,.0f} env steps are enough for {expected:,.0f} {what} only",
         f"{updates[-1]:,.0f} so far, in {now:,} env steps",
         policy=policy,
+        severity="note" if will_do else None,
         iterations=run.span,
         remedies=remedies,
     )
