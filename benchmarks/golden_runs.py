@@ -103,6 +103,8 @@ RUNS: dict[str, Run] = {
     "a2c": Run({**POLE, "algorithm.name": "a2c", **SHORT}),
     "a2c, numbers": Run({**PENDULUM, "algorithm.name": "a2c", "algorithm.scale_rewards": True, **SHORT}),
     "reinforce": Run({**POLE, "algorithm.name": "reinforce", **SHORT}),
+    "es": Run({**POLE, "algorithm.name": "es", "algorithm.num_directions": 4}),
+    "ars": Run({**POLE, "algorithm.name": "ars", "algorithm.num_directions": 4}),
     "impala": Run({**POLE, "algorithm.name": "impala", "algorithm.rollout_size": 100, "sampling.staleness": 1}),
     "impala, rmsprop": Run(
         {**PENDULUM, "algorithm.name": "impala", "algorithm.rollout_size": 100, "algorithm.optimizer": "rmsprop"}

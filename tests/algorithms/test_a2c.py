@@ -52,7 +52,7 @@ def test_a_whole_update_of_a2c_steps_along_the_gradient_of_ppo():
     row = a2c.training_step(rollout)
     assert row["grad_norm"] == pytest.approx(ppo.optimizer.flat.grad.norm().item(), rel=1e-5)
     expected = before - 7e-4 * gradient / (square + 1e-5).sqrt()
-    assert torch.allclose(a2c.optimizer.flat.data, expected, atol=1e-8, rtol=0)
+    assert torch.allclose(a2c.optimizer.flat.data, expected, atol=3e-8, rtol=0)  # a unit in the last place of 0.25
     assert row["updates"] == a2c.updates == 1
 
 
@@ -67,7 +67,7 @@ def test_the_first_step_of_adam_divides_the_gradient_by_its_size():
     gradient *= min(1.0, adam.cfg.max_grad_norm / gradient.norm().item())
     adam.training_step(rollout)
     expected = before - 7e-4 * gradient / (gradient.abs() + 0.1)
-    assert torch.allclose(adam.optimizer.flat.data, expected, atol=1e-8, rtol=0)
+    assert torch.allclose(adam.optimizer.flat.data, expected, atol=3e-8, rtol=0)  # a unit in the last place of 0.25
 
 
 def test_the_loss_of_two_rows_by_hand():

@@ -30,7 +30,7 @@ from rookery.core.optim import Adam, Optimizer, RMSprop
 from selection import slow_repeats
 
 ROWS = (1, 15, 16, 17, 59, 60, 61, 250)
-SHARP = [name for name in ACTIVATIONS if name != "none"]
+SHARP = [name for name in ACTIVATIONS if name != "linear"]
 TORCH = {name: getattr(functional, name) for name in SHARP}
 
 

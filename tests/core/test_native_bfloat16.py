@@ -164,7 +164,7 @@ def test_a_row_does_not_depend_on_those_beside_it(kernels):
 def test_what_is_no_finite_number_stays_none_in_three(kernels, bits):
     generator = torch.Generator().manual_seed(0)
     made = layers((128, 160), [6], generator)
-    network = Network(kernels, [InputLeaf(FLOATS, 128)], made, "none", parts=3)
+    network = Network(kernels, [InputLeaf(FLOATS, 128)], made, "linear", parts=3)
     x = torch.randn(4, 128, generator=generator)
     x.view(torch.int32)[2, 5] = bits
     (outputs,) = network.forward([x], keep=True)

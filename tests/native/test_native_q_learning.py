@@ -59,7 +59,8 @@ pytestmark = pytest.mark.usefixtures("kernels")
 
 
 def learner(cfg, obs=VECTOR, *, native=True):
-    cfg = replace(cfg, model=replace(cfg.model, native=native))
+    # prioritized, so that priorities are handed over; the rows are given
+    cfg = replace(cfg, model=replace(cfg.model, native=native), replay=replace(cfg.replay, kind="prioritized"))
     spec = obs_spec(obs, FIVE), action_spec(FIVE), cfg.model
     generator = torch.Generator().manual_seed(0)
     policy = Policy(*spec, name="hero", generator=generator, head=cfg.head)

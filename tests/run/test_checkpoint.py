@@ -359,7 +359,7 @@ def test_what_was_made_in_code_has_to_be_given_again(tmp_path):
 def test_what_was_made_in_a_notebook_has_to_be_given_again(tmp_path, monkeypatch):
     Own = type("Own", (Walk,), {"__module__": "__main__"})
     monkeypatch.setattr(sys.modules["__main__"], "Own", Own, raising=False)
-    monkeypatch.delattr(sys.modules["__main__"], "__file__")
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
     with make(Own) as trainer:
         trainer.save(tmp_path / "saved")
     assert "env.name was <class '__main__.Own'>" in told(ConfigError, lambda: Trainer.load(tmp_path / "saved"))

@@ -49,6 +49,8 @@ SETTINGS = {
     "impala": {**PLAYED, "rollout_size": 24},
     "appo": {**MINIBATCHES, "rollout_size": 24},
     "reinforce": {},
+    "es": {"num_directions": 2},
+    "ars": {"num_directions": 2},
     "dqn": SOFT,
     "pqn": MINIBATCHES,
     "vdn": SOFT,
