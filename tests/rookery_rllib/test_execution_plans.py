@@ -252,8 +252,8 @@ def dqn_plan(learns=True):
 SMALL = {"env": Signs, "num_workers": 0, "seed": 2, "framework": "torch"}
 OF_DQN = {
     **SMALL, "lr": 0.01, "learning_starts": 100, "buffer_size": 1000, "train_batch_size": 32, "gamma": 0.5,
-    "rollout_fragment_length": 4, "target_network_update_freq": 50, "timesteps_per_iteration": 300, "dueling": False,
-    "hiddens": [], "model": {"fcnet_hiddens": [16]},
+    "rollout_fragment_length": 4, "target_network_update_freq": 50, "timesteps_per_iteration": 300,
+    "min_iter_time_s": 0, "dueling": False, "hiddens": [], "model": {"fcnet_hiddens": [16]},
     "exploration_config": {"epsilon_timesteps": 300, "final_epsilon": 0.0},
 }  # fmt: skip
 
