@@ -15,6 +15,7 @@ from rookery.core.timers import Timers
 from rookery.envs.base import Kind, Rows, Step
 from rookery.envs.make import make_env
 from rookery.models.distributions import NoiseSpec
+from rookery.models.heads import DistributionHead
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.worker import RolloutWorker
 
@@ -22,7 +23,7 @@ from rookery.rollout.worker import RolloutWorker
 class Dice(nn.Module):
     """Plays a uniform choice, or the first allowed one after it; says the logarithm of the number it rolled."""
 
-    memory_size, exploration_size, recall = 0, 0, None
+    memory_size, exploration_size, recall, head_spec = 0, 0, None, DistributionHead()
 
     def __init__(self, obs, action):
         super().__init__()

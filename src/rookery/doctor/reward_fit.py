@@ -1,7 +1,7 @@
 """`reward_unexplained`: finds rewards that depend on something of an episode that the observation does not show.
 
 Small regressions predict the rewards of random play from observation and action: a quadratic one, and the mean of the
-nearest decisions. Each episode is predicted from others. What is left of the rewards is noise if it differs from step
+nearest decisions. Each episode is predicted from others. The rest of the rewards is noise if it differs from step
 to step, and something hidden if it stays the same within an episode and differs between episodes.
 """
 

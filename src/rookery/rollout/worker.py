@@ -273,7 +273,7 @@ class RolloutWorker(WorkerState, Stateful):
         if store is not None and policy.noise.per_env_epsilon:
             slots = (self.lanes_in_run or self.env.num_lanes) * self.agents_of(name)
             mine = PerEnvEpsilonPolicy(name, len(self.policies), acting, store, noise, slots)
-        elif store is not None and isinstance(getattr(policy, "head_spec", None), CandidateHead):
+        elif store is not None and isinstance(policy.head_spec, CandidateHead):
             mine = CandidatePolicy(name, len(self.policies), acting, store, noise, policy.head_spec)
         self.policies[name] = mine
         mine.group = inference_batch_envs and inference_batch_envs * self.agents_of(name)

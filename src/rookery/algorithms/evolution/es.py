@@ -34,7 +34,7 @@ class ESConfig(EvolutionConfig):
     lr: Scheduled[PositiveFloat] = 0.03
     weight_decay: NonNegative = 0.005
     return_shaping: Literal["ranks", "normalize", "none"] = "ranks"
-    """What replaces the returns of a generation: their centered ranks from -0.5 to 0.5, where equal returns have
+    """Replacement of the returns of a generation: their centered ranks from -0.5 to 0.5, where equal returns have
     equal ranks; the returns with mean 0 and standard deviation 1; or the returns themselves.
     """
     optimizer: Structural[Literal["adam", "sgd"]] = "adam"
