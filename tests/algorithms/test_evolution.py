@@ -6,7 +6,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rookery import ARSConfig, ESConfig, Trainer
+from rookery import ARSConfig, ESConfig, MultiAgentArena, PPOConfig, Trainer
 from rookery.algorithms.algorithm import BatchHook
 from rookery.algorithms.evolution.ars import ARS
 from rookery.algorithms.evolution.es import ES, centered_ranks, shape_returns
@@ -202,5 +202,92 @@ def test_returns_are_of_decisions_that_count():
 def test_refusals():
     with pytest.raises(ConfigError, match=r"top_directions = 9: there are 8 directions"):
         Trainer(Line, ARSConfig(top_directions=9))
-    with pytest.raises(ConfigError, match=r"sampling.workers = 2: policy 'main' is trained by ES, whose episodes"):
-        Trainer(Line, ESConfig(), sampling={"workers": 2}, cluster={"ray": "here"})
+    with pytest.raises(ConfigError, match=r"asynchronous = true: policy 'main' is trained by ES, which cannot learn"):
+        Trainer(Line, ESConfig(), sampling={"workers": 2, "asynchronous": True}, cluster={"ray": "here"})
+
+
+# --- workers ----------------------------------------------------------------------------------------------------------
+
+
+def with_workers(workers, cfg, updates=4, env=Line, **more):
+    """Trains; returns weights and returns of the generations."""
+    sampling = {"workers": workers, "num_envs": 6}
+    cluster = {"cluster": {"ray": "here"}} if workers else {}
+    with Trainer(env, cfg, seed=3, sampling=sampling, **cluster, **more) as trainer:
+        watched = Watched()
+        trainer.learners["main"].hooks.append(watched)
+        for _ in range(updates):
+            result = trainer.train_iteration()
+        assert trainer.learners["main"].updates == updates and result.exact is (workers < 2)
+        return trainer.learners["main"].optimizer.flat.data.clone(), torch.stack(watched.returns), watched.rollouts
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("episodes", [1, 3])
+def test_any_number_of_workers_finds_the_same_returns(workers, episodes):
+    cfg = ESConfig(num_directions=5, episodes_per_candidate=episodes, noise_std=0.1, model=LINEAR)
+    alone, workers_of = with_workers(0, cfg), with_workers(workers, cfg)
+    for one, two in zip(alone[:2], workers_of[:2], strict=True):  # a return is that of the weights, in any episode
+        torch.testing.assert_close(one, two, atol=1e-5, rtol=1e-5)
+    for rollout in workers_of[2]:
+        for candidate in range(10):
+            mine = rollout.valid & (rollout.logp == candidate)
+            assert int((mine & (rollout.terminated | rollout.truncated)).sum()) == episodes
+
+
+def test_workers_without_a_candidate_of_their_own_wait_too():
+    cfg = ESConfig(num_directions=1, model=LINEAR)
+    alone, three = with_workers(0, cfg), with_workers(3, cfg)
+    torch.testing.assert_close(alone[1], three[1], atol=1e-5, rtol=1e-5)
+
+
+def test_workers_share_the_statistics_of_observations():
+    cfg = ARSConfig(num_directions=4, lr=0.05)
+    _, returns, _ = with_workers(2, cfg, updates=30)
+    assert returns[-1].mean() > 0.7 > returns[0].mean()
+
+
+def test_a_run_with_workers_resumes_within_a_generation(tmp_path):
+    cfg, settings = ESConfig(num_directions=6, model=LINEAR), {"workers": 2, "num_envs": 4}
+
+    def made():
+        return Trainer(Line, cfg, seed=3, sampling={**settings, "iteration_steps": 5}, cluster={"ray": "here"})
+
+    with made() as whole, made() as first:
+        for _ in range(20):
+            whole.train_iteration()
+        for _ in range(7):
+            first.train_iteration()
+        assert any(first._pool.parts["main"]) or any(first._pool.standing[0].complete.values())
+        first.save(tmp_path / "run")
+    with Trainer.load(tmp_path / "run", cluster={"ray": "here"}) as second:
+        for _ in range(13):
+            second.train_iteration()
+        assert second.learners["main"].updates == whole.learners["main"].updates > 2
+        assert torch.equal(second.learners["main"].optimizer.flat.data, whole.learners["main"].optimizer.flat.data)
+
+
+def test_lost_workers_play_their_part_again():
+    cfg = ESConfig(num_directions=5, noise_std=0.1, model=LINEAR)
+    alone, watched = with_workers(0, cfg)[1], Watched()
+    sampling = {"workers": 2, "num_envs": 6, "iteration_steps": 6}
+    with Trainer(Line, cfg, seed=3, sampling=sampling, cluster={"ray": "here"}) as trainer:
+        trainer.learners["main"].hooks.append(watched)
+        for number in range(40):
+            trainer.train_iteration()
+            if number in (1, 2, 5):
+                trainer._pool.hosts.lose(number % 2)
+        assert trainer._pool.counted["workers_lost"] == 3 and len(watched.returns) >= 4
+    torch.testing.assert_close(alone, torch.stack(watched.returns[:4]), atol=1e-5, rtol=1e-5)
+
+
+def test_with_workers_policies_of_both_kinds_learn_beside_each_other():
+    policies = {
+        "one": ESConfig(num_directions=2),
+        "two": PPOConfig(fragment_length=20, minibatch_size=40, epochs=1),
+    }
+    more = {"policies": policies, "policy_mapping": {"agent1": "one", "agent2": "two"}}
+    sampling = {"workers": 2, "num_envs": 4, "iteration_steps": 800}
+    with Trainer(MultiAgentArena, seed=3, sampling=sampling, cluster={"ray": "here"}, **more) as trainer:
+        trainer.train_iteration()
+        assert trainer.learners["one"].updates >= 1 < trainer.learners["two"].updates

@@ -12,6 +12,7 @@ from rookery.core.batch import Demand, Rollout
 from rookery.core.errors import WorkerLostError
 from rookery.core.process.interrupt import Interrupt
 from rookery.core.timers import Timers
+from rookery.models.heads import DistributionHead
 from rookery.rollout.remote.remote_pool import RemotePool
 from rookery.rollout.remote.shares import PlayReport, shares_of
 
@@ -103,7 +104,9 @@ def pool_of(decisions, **more):
     pool = RemotePool(
         Scripted(shares), shares, SimpleNamespace, env, Timers(), Interrupt(), note=notes.append, **settings
     )
-    pool.add_policy("main", torch.nn.Linear(1, 1), Demand(4, decisions))
+    policy = torch.nn.Linear(1, 1)
+    policy.head_spec = DistributionHead()
+    pool.add_policy("main", policy, Demand(4, decisions))
     return pool, pool.hosts, notes
 
 

@@ -57,6 +57,9 @@ BESIDE = {
 """What has to be said beside a key for it to do anything."""
 
 OFF_LAYERS = ("SAC", "CQL", "DDPG", "TD3", "APEX_DDPG", "QMIX", "MADDPG")
+FORGETFUL = ("PG", "SimpleQ", "DDPG", "TD3", "APEX_DDPG", "QMIX", "MADDPG")
+"""Algorithms, beside others, that refuse policies with memory."""
+
 OF_LAYERS = ("model.conv_activation", "model.post_fcnet_activation")
 """Keys that say nothing of these algorithms, whose layers are keys of their own."""
 
@@ -88,6 +91,7 @@ OTHER = {
     "vf_clip_param": 20.0,
     "l2_reg": 0.5,
     "opt_type": "rmsprop",
+    "rollouts_used": 8,
     "replay_proportion": 2.0,
     "model.attention_use_n_prev_actions": 1,
     "model.attention_use_n_prev_rewards": 1,
@@ -125,6 +129,8 @@ def other(key: str, value: object) -> object:
     written = key.split(".")
     if (key, value) == ("batch_mode", "complete_episodes"):
         return "truncate_episodes"
+    if (key, value) == ("observation_filter", "MeanStdFilter"):
+        return "NoFilter"
     short = f"{written[0]}.{written[-1]}" if len(written) == 3 else key
     if short in OTHER:
         return OTHER[short]
@@ -255,7 +261,7 @@ def test_a_key_that_is_set_or_translated_changes_what_the_table_says():
         if not row.paths or key in REFUSED_IF_SET or (algorithm, key) in SAME:
             continue
         if (
-            algorithm in ("PG", "SimpleQ", "DDPG", "TD3", "APEX_DDPG", "QMIX", "MADDPG", *algorithms.OFFLINE)
+            algorithm in (*FORGETFUL, *algorithms.OFFLINE, *algorithms.EVOLUTION)
             and key != "model.lstm_cell_size"
             and ("lstm" in key or "attention" in key)
         ):
@@ -280,6 +286,8 @@ SAME = {
     ("MADDPG", "model.lstm_cell_size"),  # remembers nothing
     ("QMIX", "model.max_seq_len"),  # a whole episode there
     ("QMIX", "mixer"),  # has a test of its own
+    ("ES", "sample_async"), ("ARS", "sample_async"),  # an update needs all its episodes
+    ("ES", "evaluation_config.explore"), ("ARS", "evaluation_config.explore"),  # the most probable actions always
 }  # fmt: skip
 """What changes nothing there, with the reason."""
 

@@ -27,7 +27,7 @@ def table(monkeypatch):
         "ray.rllib.agents.ppo": {"PPOTrainer": "=collections:OrderedDict", "DEFAULT_CONFIG": "=string:digits"},
         "ray.tune": {"run": "=math:sqrt"},
     }
-    gone = {**gone, "ray.rllib.agents.es": "evolution strategies; use PPO", "ray.tune.track": "use tune.report"}
+    gone = {**gone, "ray.rllib.agents.slateq": "slates; use DQN", "ray.tune.track": "use tune.report"}
     monkeypatch.setattr(imports, "known", lambda: (targets, gone))
     imports.module.cache_clear()
     imports.top_packages.cache_clear()
@@ -92,8 +92,8 @@ def test_nothing_is_left_in_sys_modules_and_libraries_see_the_truth(table):
         ("from ray.rllib.agents import PPOTrainer", "'PPOTrainer' is in ray.rllib.agents.ppo"),
         ("import ray.rllib.agents.pppo", "ray.rllib.agents has no 'pppo' in Rookery; did you mean 'ppo'"),
         (
-            "from ray.rllib.agents.es import ESTrainer",
-            "ray.rllib.agents.es is not supported: evolution strategies; use PPO",
+            "from ray.rllib.agents.slateq import SlateQTrainer",
+            "ray.rllib.agents.slateq is not supported: slates; use DQN",
         ),
         ("from ray.rllib.utils.exploration import PerWorkerEpsilonGreedy", "use EpsilonGreedy"),
         ("from ray.tune import track", "ray.tune.track is not supported: use tune.report"),
@@ -109,8 +109,8 @@ def test_a_name_that_is_not_there_says_what_to_use(table, line, told):
 
 
 def test_a_missing_name_is_caught_like_any_missing_import(table):
-    seen = run("try:\n    import ray.rllib.agents.es\nexcept ModuleNotFoundError as e:\n    name = e.name\n")
-    assert seen["name"] == "ray.rllib.agents.es"
+    seen = run("try:\n    import ray.rllib.agents.slateq\nexcept ModuleNotFoundError as e:\n    name = e.name\n")
+    assert seen["name"] == "ray.rllib.agents.slateq"
     assert not run("import gym\nok = hasattr(gym, 'nothing')")["ok"]
 
 

@@ -26,7 +26,7 @@ NEVER = 2**62
 
 class CandidatePolicy(WorkerPolicy):
     """A policy whose slots play episodes with its candidates, deterministically, until each candidate has played its
-    episodes; then its rollout is handed over.
+    episodes; then its rollout is handed over. One of several workers plays a part of these episodes.
 
     A slot that begins an episode plays the next one that is missing, or, if none is, an episode with the learned
     weights that does not count. In rollouts, `logp` is the number of the candidate, NaN where the episode does not
@@ -39,17 +39,29 @@ class CandidatePolicy(WorkerPolicy):
         store: Storage of its decisions.
         noise: Random numbers of its actions, not used.
         spec: Numbers of candidates and episodes.
+        slots: Largest number of its slots here.
+        slots_in_run: That of all workers.
     """
 
-    saved: ClassVar[tuple[str, ...]] = ("task", "fresh", "begun", "ended")
-    fixed: ClassVar[tuple[str, ...]] = ("_spec", "_wanted", "_members", "_stacked")
+    state_version = 2
+    saved: ClassVar[tuple[str, ...]] = ("task", "fresh", "begun", "ended", "generation", "is_over")
+    fixed: ClassVar[tuple[str, ...]] = ("_spec", "_tasks", "_members", "_stacked")
 
     def __init__(
-        self, name: str, number: int, policy: Policy, store: SlotStore, noise: ActionNoise, spec: CandidateHead
+        self,
+        name: str,
+        number: int,
+        policy: Policy,
+        store: SlotStore,
+        noise: ActionNoise,
+        spec: CandidateHead,
+        slots: int,
+        slots_in_run: int,
     ) -> None:
         super().__init__(name, number, policy, store, noise)
         self._spec = spec
-        self._wanted = spec.candidates * spec.episodes
+        wanted, first = spec.candidates * spec.episodes, noise.first_slot
+        self._tasks = range(wanted * first // slots_in_run, wanted * (first + slots) // slots_in_run)
         self.task = np.zeros(0, dtype=np.int64)
         """``[slots]`` number of the slot's episode in the generation, from 0; -1 = it does not count."""
         self.fresh = np.zeros(0, dtype=bool)
@@ -58,8 +70,16 @@ class CandidatePolicy(WorkerPolicy):
         """Episodes of the generation that have begun."""
         self.ended = 0
         """Episodes of the generation that have ended."""
+        self.generation = -1
+        """Number of the generation."""
+        self.is_over = False
+        """Whether its rollout was handed over."""
         self._members: dict[int, _Member] = {}  # by slot
         self._stacked: StackedActors | None = StackedActors() if stackable(self.actor) else None
+
+    def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
+        """Adds to states of version 1 the number of the generation, which was not over."""
+        return {"generation": int(state["policy"]["head.generation"]), "is_over": False, **state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores the result of `state_dict`."""
@@ -74,8 +94,10 @@ class CandidatePolicy(WorkerPolicy):
             super().act(decisions, None, memory)
             return
         slots = np.arange(len(self.taken)) if self.deciding is None else self.deciding
+        if self.fresh[slots].any() and (generation := int(self.policy.head.generation)) != self.generation:
+            self.generation, self.is_over, self.begun, self.ended = generation, False, 0, 0
         for slot in slots[self.fresh[slots]].tolist():
-            self.task[slot] = self.begun if self.begun < self._wanted else -1
+            self.task[slot] = self._tasks[self.begun] if self.begun < len(self._tasks) else -1
             self.begun += int(self.task[slot] >= 0)
             self.fresh[slot] = False
         candidate = np.where(self.task[slots] < 0, -1, self.task[slots] % self._spec.candidates)
@@ -114,9 +136,8 @@ class CandidatePolicy(WorkerPolicy):
             for slot in mine[outcome.ended].tolist():
                 self._end(slot)
         self.store.wanted = NEVER
-        if self.ended == self._wanted:
-            self.begun = self.ended = 0
-            self.store.wanted = self.store.complete
+        if self.ended == len(self._tasks) and self.store.complete and not self.is_over:
+            self.is_over, self.store.wanted = True, self.store.complete
 
     def _end(self, slot: int) -> None:
         """Ends the episode of a slot."""

@@ -274,7 +274,9 @@ class RolloutWorker(WorkerState, Stateful):
             slots = (self.lanes_in_run or self.env.num_lanes) * self.agents_of(name)
             mine = PerEnvEpsilonPolicy(name, len(self.policies), acting, store, noise, slots)
         elif store is not None and isinstance(policy.head_spec, CandidateHead):
-            mine = CandidatePolicy(name, len(self.policies), acting, store, noise, policy.head_spec)
+            agents, lanes = self.agents_of(name), self.env.num_lanes
+            slots = lanes * agents, (self.lanes_in_run or lanes) * agents
+            mine = CandidatePolicy(name, len(self.policies), acting, store, noise, policy.head_spec, *slots)
         self.policies[name] = mine
         mine.group = inference_batch_envs and inference_batch_envs * self.agents_of(name)
         if self.fast_loop is None and mine.actor is not None:

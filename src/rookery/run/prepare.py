@@ -37,7 +37,6 @@ from rookery.envs.random_play import random_rows
 from rookery.envs.teams import TeamEnv
 from rookery.envs.vector.faults import Tolerance
 from rookery.models.build import ModelConfig
-from rookery.models.candidates import CandidateHead
 from rookery.models.image_encoders import RESIDUAL
 from rookery.native.actor import attach_actor
 from rookery.policies.export import read_policy, start_from
@@ -525,12 +524,6 @@ def check_learner(learner: Algorithm[Any], resolved: Resolved[RunConfig]) -> Non
             f"{resolved.history[f'sampling.{ahead}'][-1][0]}: sampling.{ahead} = {now}: policy {name!r} is trained by "
             f"{algorithm}, which cannot learn from rollouts of older weights; use {others}, or sampling.{ahead} = "
             f"{never}"
-        )
-    if isinstance(learner.policy.head_spec, CandidateHead) and resolved.config.sampling.workers:
-        raise ConfigError(
-            f"{resolved.history['sampling.workers'][-1][0]}: sampling.workers = {resolved.config.sampling.workers}: "
-            f"policy {name!r} is trained by {algorithm}, whose episodes are handed out by one worker; leave "
-            "sampling.workers out, or use another algorithm"
         )
     if learner.policy.memory_size and not known.supports_memory:
         plain = {"offline": False, "needs_team": False, "needs_group_obs": False}

@@ -31,6 +31,9 @@ CLONING_KIND = ("MARWIL", "BC")
 OFFLINE = (*CLONING_KIND, "CQL")
 """Algorithms that learn from recorded experience (`input`)."""
 
+EVOLUTION = ("ES", "ARS")
+"""Algorithms that learn from the returns of candidates."""
+
 
 @dataclass(frozen=True)
 class OldAlgorithm:
@@ -131,6 +134,12 @@ ALGORITHMS = {
         **APEX, "exploration_config": {"type": "PerWorkerOrnsteinUhlenbeckNoise"},
     }, "APEX_DDPG steps all environments in lockstep here, each with its own noise scale by index; priorities are the "
        "learner's"),
+    "ES": OldAlgorithm("es", changes={
+        "num_workers": 10, "observation_filter": "MeanStdFilter", "train_batch_size": 10_000,
+    }),
+    "ARS": OldAlgorithm("ars", changes={
+        "observation_filter": "MeanStdFilter", "eval_prob": 0.03, "action_noise_std": 0.0,
+    }),
     "QMIX": OldAlgorithm("qmix", "", {
         **FROM_REPLAY, "exploration_config": EPSILON_GREEDY, "evaluation_config": {"explore": False}, "lr": 0.0005,
         "rollout_fragment_length": 4, "train_batch_size": 32,
@@ -187,6 +196,9 @@ PINS: list[tuple[Collection[str], dict[str, Any]]] = [
         "values.rescale": False,
     }),
     (("DQN", "SimpleQ", "APEX", *SAC_KIND, *DDPG_KIND), {"replay.burn_in": 0}),
+    (EVOLUTION, {"episodes_per_candidate": 1, "max_grad_norm": None}),
+    (("ES",), {"return_shaping": "ranks", "optimizer": "adam"}),
+    (("ARS",), {"weight_decay": 0.0}),
     (CLONING_KIND, {"validation": 0.0, "distribution": "gaussian", "entropy_coef": 0.0, "adam_eps": 1e-8}),
     (Q_KIND, {"target.kind": "hard"}),
     ((*SAC_KIND, *DDPG_KIND), {"adam_eps": 1e-7, "critic.norm": "none", "critic.quantiles": None}),

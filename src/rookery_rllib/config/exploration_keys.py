@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rookery.face import Piecewise, nearest
-from rookery_rllib.config.algorithms import CLONING_KIND, DDPG_KIND, ON_POLICY, Q_KIND, SAC_KIND, A, X
+from rookery_rllib.config.algorithms import CLONING_KIND, DDPG_KIND, EVOLUTION, ON_POLICY, Q_KIND, SAC_KIND, A, X
 from rookery_rllib.config.own_exploration import own_exploration
 from rookery_rllib.config.reader import Reader, Values
 from rookery_rllib.config.rows import by, ignored, refused
@@ -70,8 +70,8 @@ def drawn_exploration(reader: Reader) -> Values:
     return {}
 
 
-def cloning_exploration(reader: Reader) -> Values:
-    """Checks the exploration of MARWIL and BC, which choose actions only where they are evaluated or asked for one."""
+def no_exploration(reader: Reader) -> Values:
+    """Checks the exploration of MARWIL, BC, ES and ARS, which do not explore by actions."""
     kind = exploration_type(reader)
     if kind not in ("StochasticSampling", OWN_EXPLORATION):
         refuse_exploration(reader, kind, "StochasticSampling, which samples the policy's own distribution")
@@ -253,9 +253,10 @@ EXPLORATION = [
     refused(_of("Curiosity", forward_net_activation="relu"), ONE_LAYER, DRAWN, fine=("relu",)),
     refused(_of("Curiosity", sub_exploration=None), ONE_LAYER, DRAWN,
             fine=(None, {"type": "StochasticSampling"}, "StochasticSampling")),
-    by(cloning_exploration, TYPE, "", "Exploration type: StochasticSampling.", CLONING_KIND),
+    by(no_exploration, TYPE, "", "Exploration type: StochasticSampling.", (*CLONING_KIND, *EVOLUTION)),
     ignored(_of("StochasticSampling", random_timesteps=0), "it learns from recorded data, and plays no random steps",
             CLONING_KIND),
+    ignored(_of("StochasticSampling", random_timesteps=0), "candidates play no random steps", EVOLUTION),
     by(q_exploration, TYPE, Q_PATHS, "Exploration type: EpsilonGreedy, PerWorkerEpsilonGreedy, SoftQ, "
        "StochasticSampling, Random, ParameterNoise.", Q_KIND),
     by(q_exploration, _of("EpsilonGreedy", **EPSILON), Q_PATHS,

@@ -74,6 +74,13 @@ ORDER = {
         target_network_update_freq tau use_huber huber_threshold l2_reg grad_clip learning_starts
         worker_side_prioritization
     """,
+    "ES": """
+        action_noise_std l2_coeff noise_stdev episodes_per_batch eval_prob return_proc_mode stepsize noise_size
+        report_length
+    """,
+    "ARS": """
+        action_noise_std noise_stdev num_rollouts rollouts_used sgd_stepsize noise_size eval_prob report_length offset
+    """,
     "QMIX": """
         mixer mixing_embed_dim double_q optim_alpha optim_eps target_network_update_freq buffer_size
         grad_norm_clipping learning_starts worker_side_prioritization

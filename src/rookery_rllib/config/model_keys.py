@@ -9,6 +9,7 @@ from rookery_rllib.base.deprecation import DEPRECATED_VALUE
 from rookery_rllib.config.algorithms import (
     CLONING_KIND,
     DDPG_KIND,
+    EVOLUTION,
     OFF_POLICY,
     OFFLINE,
     ON_POLICY,
@@ -108,7 +109,7 @@ def memory(reader: Reader) -> Values:
         values[f"{path}previous_{name}"] = many > 0
     if reader.algorithm == "R2D2" and not (lstm or attends) and reader.get("model.custom_model") is None:
         reader.refuse("model.use_lstm", "R2D2 trains recurrent policies; set model.use_lstm = True, or use DQN")
-    if (lstm or attends) and reader.algorithm in ("SimpleQ", *DDPG_KIND, "MADDPG", *OFFLINE):
+    if (lstm or attends) and reader.algorithm in ("SimpleQ", *DDPG_KIND, "MADDPG", *OFFLINE, *EVOLUTION):
         use = "R2D2" if reader.algorithm == "SimpleQ" else "PPO"
         key = "model.use_lstm" if lstm else "model.use_attention"
         reader.refuse(key, f"{reader.algorithm} does not train policies with memory; use {use}")
@@ -124,7 +125,7 @@ def frames(reader: Reader) -> int:
     return max(reader.whole("model.num_framestacks"), 1)
 
 
-LAYERED = (*ON_POLICY, "PG", *Q_KIND, *CLONING_KIND)
+LAYERED = (*ON_POLICY, "PG", *Q_KIND, *CLONING_KIND, *EVOLUTION)
 OUTSIDE_LAYERS = (*SAC_KIND, *DDPG_KIND)
 
 MODEL = [
@@ -145,7 +146,7 @@ MODEL = [
     by(shared_trunk, {"vf_share_layers": DEPRECATED_VALUE}, f"{M}shared_trunk", "Former name of vf_share_layers.",
        PPO_KIND),
     ignored("model.vf_share_layers", "the algorithm has no value function beside its policy network",
-            ("PG", *CLONING_KIND, *OFF_POLICY)),
+            ("PG", *CLONING_KIND, *OFF_POLICY, *EVOLUTION)),
     by(memory, {"model.use_lstm": False, "model.max_seq_len": 20, "model.lstm_cell_size": 256,
        "model.lstm_use_prev_action": False, "model.lstm_use_prev_reward": False,
        "model.lstm_use_prev_action_reward": DEPRECATED_VALUE, "model.use_attention": False,

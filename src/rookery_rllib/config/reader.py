@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from rookery.face import show
-from rookery_rllib.config.algorithms import APEX_KIND, DEFAULT_POLICY_ID, DQN_KIND, IMPALA_KIND
+from rookery_rllib.config.algorithms import APEX_KIND, DEFAULT_POLICY_ID, DQN_KIND, EVOLUTION, IMPALA_KIND
 
 Values = dict[str, Any]
 
@@ -83,7 +83,7 @@ class Reader:
     def is_asynchronous(self) -> bool:
         """Whether workers on a cluster continue during learning."""
         is_async = self.algorithm in (*IMPALA_KIND, *APEX_KIND) or bool(self.get("sample_async"))
-        return self.workers > 0 and is_async and self.algorithm not in ("A3C", "PG")
+        return self.workers > 0 and is_async and self.algorithm not in ("A3C", "PG", *EVOLUTION)
 
     @cached_property
     def fragment(self) -> int:

@@ -100,9 +100,9 @@ def on_cluster(
     return _rows(keys, ConfigKeyStatus.CLUSTER, text, rl2, paths=tuple(paths.split()), function=function, only=only)
 
 
-def used(keys: Keys, text: str, rl2: str = "") -> list[Row]:
+def used(keys: Keys, text: str, only: tuple[str, ...] = (), rl2: str = "") -> list[Row]:
     """Returns rows of keys that the trainer itself uses."""
-    return _rows(keys, ConfigKeyStatus.USED, text, rl2)
+    return _rows(keys, ConfigKeyStatus.USED, text, rl2, only=only)
 
 
 def ignored(keys: Keys, text: str, only: tuple[str, ...] = (), fine: tuple[Any, ...] = (), rl2: str = "") -> list[Row]:

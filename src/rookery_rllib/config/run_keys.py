@@ -9,7 +9,17 @@ import torch
 
 from rookery.face import nearest
 from rookery_rllib.base.deprecation import DEPRECATED_VALUE
-from rookery_rllib.config.algorithms import ALGORITHMS, CLONING_KIND, DDPG_KIND, ON_POLICY, Q_KIND, SAC_KIND, A, M
+from rookery_rllib.config.algorithms import (
+    ALGORITHMS,
+    CLONING_KIND,
+    DDPG_KIND,
+    EVOLUTION,
+    ON_POLICY,
+    Q_KIND,
+    SAC_KIND,
+    A,
+    M,
+)
 from rookery_rllib.config.reader import Reader, Values
 from rookery_rllib.config.rows import NO_DEFAULT, by, ignored, on_cluster, refused, to, used
 from rookery_rllib.config.sampling_keys import lanes
@@ -78,7 +88,7 @@ def measuring(reader: Reader) -> Values:
         "evaluation.every": 0,
         "evaluation.workers": workers,
         "evaluation.episodes": reader.whole("evaluation_num_episodes", 1),
-        "evaluation.deterministic": not explore,
+        "evaluation.deterministic": not explore or reader.algorithm in EVOLUTION,
     }
 
 
@@ -158,8 +168,8 @@ THREADS = {"intra_op_parallelism_threads": 8, "inter_op_parallelism_threads": 8}
 """Keys of TensorFlow sessions."""
 
 LEARNING = [
-    to({"gamma": 0.99}, f"{A}gamma", "Discount factor.", tuple(name for name in ALGORITHMS if name != "BC"),
-       rl2="training"),
+    to({"gamma": 0.99}, f"{A}gamma", "Discount factor.",
+       tuple(name for name in ALGORITHMS if name not in ("BC", *EVOLUTION)), rl2="training"),
     ignored("gamma", "behavioural cloning has no rewards", ("BC",)),
     by(learning_rate, {"lr": 0.0001}, f"{A}lr", "Learning rate.", (*ON_POLICY, "PG", *Q_KIND, *CLONING_KIND)),
     by(learning_rate, {"lr_schedule": None}, f"{A}lr", "Learning rate by env steps, [[step, rate], ...].",

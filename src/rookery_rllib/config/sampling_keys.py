@@ -5,7 +5,15 @@ from __future__ import annotations
 import math
 
 from rookery.face import usable_cores
-from rookery_rllib.config.algorithms import A2C_KIND, CLONING_KIND, IMPALA_KIND, OFF_POLICY, PPO_KIND, A
+from rookery_rllib.config.algorithms import (
+    A2C_KIND,
+    CLONING_KIND,
+    EVOLUTION,
+    IMPALA_KIND,
+    OFF_POLICY,
+    PPO_KIND,
+    A,
+)
 from rookery_rllib.config.reader import Reader, Values
 from rookery_rllib.config.rows import by, computed, ignored, refused, used
 from rookery_rllib.env.teams import TEAM_KIND
@@ -105,13 +113,16 @@ def iteration(reader: Reader) -> Values:
         return {"sampling.iteration_steps": max(steps, reader.whole("train_batch_size", 1))}
     if reader.algorithm in (*OFF_POLICY, *TEAM_KIND):
         return {"sampling.iteration_steps": max(steps, reader.round)}
+    if reader.algorithm in EVOLUTION:
+        least = reader.whole("train_batch_size") if reader.algorithm == "ES" else 0
+        return {"sampling.iteration_steps": max(steps, least) or None}
     batch = reader.rounds * reader.round
     return {"sampling.iteration_steps": math.ceil(steps / batch) * batch if steps > batch else None}
 
 
 def staleness(reader: Reader) -> Values:
     """Translates asynchronous sampling: the next batch is collected while one is learned from."""
-    if reader.algorithm == "A3C" or reader.is_asynchronous:
+    if reader.algorithm in ("A3C", *EVOLUTION) or reader.is_asynchronous:
         return {"sampling.staleness": 0}
     if reader.algorithm in IMPALA_KIND:
         return {"sampling.staleness": int(bool(reader.get("vtrace")))}

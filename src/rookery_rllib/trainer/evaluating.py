@@ -61,11 +61,15 @@ class TrainerEvaluation:
         if self._is_remote:
             episodes = [trainer._episode_of(each) for each in self._remote.answer()]
         else:
-            book = EpisodeBook(trainer.callbacks, trainer)
-            episodes = self.episodes(self._played(book, int(evaluation["episodes"]), not evaluation["explore"]), book)
+            episodes = self.play(int(evaluation["episodes"]), not evaluation["explore"])
         steps = sum(each.length for each in episodes)
         spent = performance({}, steps)["sampler_perf"]
         return {**summarized(episodes, len(episodes)), "sampler_perf": spent, "timesteps_this_iter": steps}
+
+    def play(self, count: int, deterministic: bool) -> list[EndedEpisode]:
+        """Runs a number of episodes in this process; returns them in their order."""
+        book = EpisodeBook(self._trainer.callbacks, self._trainer)
+        return self.episodes(self._played(book, count, deterministic), book)
 
     def episodes(self, played: BoundedEpisodes, book: EpisodeBook) -> list[EndedEpisode]:
         """Returns the episodes of an evaluation in their order, with the metrics of callbacks."""

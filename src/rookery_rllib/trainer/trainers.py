@@ -14,12 +14,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rookery.face import ConfigError, nearest
-from rookery_rllib.config.algorithms import OFF_POLICY
+from rookery_rllib.config.algorithms import EVOLUTION, OFF_POLICY
 from rookery_rllib.config.defaults import DEFAULT_CONFIGS, merge_trainer_configs
 from rookery_rllib.env.envs import EnvContext
 from rookery_rllib.execution.iterators import LocalIterator
 from rookery_rllib.policy.policies import PolicySpec
 from rookery_rllib.trainer.base_trainer import BaseTrainer
+from rookery_rllib.trainer.evolution_trainer import EvolutionTrainer
 from rookery_rllib.trainer.random_agent import RandomAgent
 
 
@@ -35,7 +36,7 @@ class Trainer(BaseTrainer):
 TRAINERS: dict[str, type[Trainer]] = {
     algorithm: type(
         f"{algorithm}Trainer",
-        (Trainer,),
+        (EvolutionTrainer, Trainer) if algorithm in EVOLUTION else (Trainer,),
         {
             "_name": algorithm,
             "_algorithm": algorithm,
@@ -54,6 +55,7 @@ DDPPOTrainer, PGTrainer, R2D2Trainer = (TRAINERS[name] for name in ("DDPPO", "PG
 QMixTrainer, MADDPGTrainer = TRAINERS["QMIX"], TRAINERS["MADDPG"]
 ImpalaTrainer, APPOTrainer = TRAINERS["IMPALA"], TRAINERS["APPO"]
 MARWILTrainer, BCTrainer, CQLTrainer = (TRAINERS[name] for name in ("MARWIL", "BC", "CQL"))
+ESTrainer, ARSTrainer = TRAINERS["ES"], TRAINERS["ARS"]
 ApexTrainer, ApexDDPGTrainer = TRAINERS["APEX"], TRAINERS["APEX_DDPG"]
 
 
@@ -66,8 +68,6 @@ GenericOffPolicyTrainer = DQNTrainer
 """Base of off-policy trainers made by ``with_updates``."""
 
 UNSUPPORTED = {
-    "ES": "ESTrainer is not implemented; use PPO, or rookery train --algo es",
-    "ARS": "ARSTrainer is not implemented; use PPO, or rookery train --algo ars",
     "DREAMER": "Dreamer is not implemented; use PPO or DQN on images, with use_lstm for memory",
     "MAML": "MAML is not implemented; draw a task in reset(), observe it, and use PPO",
     "MBMPO": "MB-MPO is not implemented; use SAC, which needs few environment steps",

@@ -1,7 +1,8 @@
 """Pool of remote workers: each plays a share of the run's lanes, and the pool joins their experience.
 
 Synchronous sampling asks every worker for as many vector steps as cannot overshoot a learner's demand, and waits for
-all of them: experience and weights are those of one worker. Asynchronous sampling takes what has arrived, from workers
+all of them: experience and weights are those of one worker. Candidates of evolution strategies are divided among the
+workers, each of which plays until its part is complete. Asynchronous sampling takes what has arrived, from workers
 that play on with the weights they have (docs/how-to/workers.md).
 """
 
@@ -26,6 +27,7 @@ from rookery.core.state import Stateful
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind, VectorEnv
 from rookery.envs.remote_env_stub import RemoteEnvStub
+from rookery.models.candidates import CandidateHead
 from rookery.native.actor import native_actor
 from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeResult
@@ -112,7 +114,8 @@ class RemotePool(Stateful):
         plays_ahead: Whether to call `play_ahead`; never.
     """
 
-    saved = ("version", "env_steps", "lane_steps", "counted", "finished", "vector_steps", "lessons")
+    state_version = 2
+    saved = ("version", "env_steps", "lane_steps", "counted", "finished", "vector_steps", "lessons", "parts")
     fixed = ("hosts", "make", "env", "timers", "interrupt", "inference_batch_envs", "asynchronous",
              "max_requests_in_flight", "max_policy_lag",
              "max_losses", "note", "threads", "policies", "demands", "standing", "held", "weights", "retired",
@@ -153,6 +156,8 @@ class RemotePool(Stateful):
         """Finished episodes that were not returned yet."""
         self.held: dict[str, list[Rollout]] = {}
         """Received experience that was not returned yet, by policy."""
+        self.parts: dict[str, list[int]] = {}
+        """Shares whose part of the generation was received, by policy with candidates."""
         self.weights: dict[str, tuple[int, Any]] = {}
         """Number of the weights of each policy that was sent, and their reference at the hosts."""
         self.lessons: dict[str, int] | None = None
@@ -163,6 +168,10 @@ class RemotePool(Stateful):
         self.standing = [ShareStanding(share) for share in shares]
         for one in self.standing:
             self._begin(one)
+
+    def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
+        """Adds to states of version 1 that no policy has candidates."""
+        return {"parts": {}, **state}
 
     # --- workers ------------------------------------------------------------------------------------------------------
 
@@ -302,6 +311,9 @@ class RemotePool(Stateful):
     def add_policy(self, name: str, policy: Policy, demand: Demand | None) -> None:
         """Adds a policy to every worker; `demand` None = frozen."""
         self.policies[name], self.demands[name] = policy, demand
+        if demand is not None and isinstance(policy.head_spec, CandidateHead):
+            self.parts[name] = []
+            self.env.exact = self.env.exact and len(self.standing) == 1  # who plays which episode depends on the parts
         if len(self.standing) > 1 and self.inference_batch_envs is None and native_actor(policy) is None:
             self.env.exact = False  # last bits of torch depend on the number of rows
         present = [one for one in self.standing if not one.is_absent]
@@ -324,6 +336,7 @@ class RemotePool(Stateful):
         """Stops recording a policy, which continues to play."""
         self.retired.append(name)
         self.held.pop(name, None)
+        self.parts.pop(name, None)
         self._call_all("retire", name)
 
     def add_opponents(self, of: str, policy: Policy, snapshots: MutableMapping[int, Policy]) -> None:
@@ -362,7 +375,7 @@ class RemotePool(Stateful):
         """Plays, see `WorkerPool.sample`; asynchronous sampling returns experience that has arrived."""
         self._clear_stop()
         limit = self.lane_steps + max_env_steps
-        body = self._collect if self.asynchronous else self._round
+        body = self._collect if self.asynchronous else self._play_parts if self.parts else self._round
         rollouts: dict[str, Rollout] = {}
         while True:
             newcomers = body(limit)
@@ -387,6 +400,10 @@ class RemotePool(Stateful):
         for one in self.standing:
             mine = {name: one.complete.get(name, 0) + steps * one.slots.get(name, 0) for name in expected}
             self._order(one, start + steps, mine)
+        return self._answers()
+
+    def _answers(self) -> dict[str, Kind]:
+        """Waits for the answers of all workers; returns missing policies."""
         newcomers: dict[str, Kind] = {}
         with self.timers["workers"]:
             for one in self.standing:
@@ -398,6 +415,17 @@ class RemotePool(Stateful):
         self.vector_steps = max(one.vector_steps for one in self.standing)
         return newcomers
 
+    def _play_parts(self, limit: int) -> dict[str, Kind]:
+        """Makes the workers play that have not handed over their part of a generation; each stops once it has."""
+        steps = self._soon_over(-(-(limit - self.lane_steps) // self.env.num_lanes))
+        for one in self.standing:
+            if any(one.share.number not in numbers for numbers in self.parts.values()):
+                self._order(one, one.vector_steps + steps, {})
+        newcomers = self._answers()
+        for one in self.standing:
+            one.ordered = one.vector_steps
+        return newcomers
+
     def _most_steps(self, limit: int) -> int:
         """Returns vector steps that overshoot no demand and no limit, and do not take too long."""
         steps = -(-(limit - self.lane_steps) // self.env.num_lanes)
@@ -405,6 +433,10 @@ class RemotePool(Stateful):
             slots = sum(one.slots.get(name, 0) for one in self.standing)
             missing = self._wanted(name) - self.undelivered(name)
             steps = min(steps, -(-missing // slots) if slots else 1)
+        return self._soon_over(steps)
+
+    def _soon_over(self, steps: int) -> int:
+        """Returns a number of vector steps, or fewer that do not take too long."""
         paces = [one.pace for one in self.standing if one.pace is not None]
         longest = int(CALL_SECONDS / max(max(paces), 1e-9)) if paces else FIRST_STEPS
         return max(1, min(steps, longest))
@@ -434,6 +466,12 @@ class RemotePool(Stateful):
         rollouts = {}
         for name in self._learning():
             held = self.held.get(name, [])
+            if name in self.parts:
+                if len(self.parts[name]) == len(self.standing):
+                    self.parts[name] = []
+                    with self.waiting.join():
+                        rollouts[name] = in_order(joined(self.held.pop(name)))
+                continue
             total = sum(rollout.num_decisions for rollout in held) if self.asynchronous else self.undelivered(name)
             if not 0 < self._wanted(name) <= total:
                 continue
@@ -504,6 +542,8 @@ class RemotePool(Stateful):
             self.waiting.received(rollout)
             if name not in self.retired:
                 self._hold(name, rollout)
+            if name in self.parts:
+                self.parts[name].append(one.share.number)
         self.env.exact = self.env.exact and (report.all_joined or not steps)
         times = Timers()
         times.load_state_dict(report.timers)

@@ -102,7 +102,7 @@ class PlayReport:
         pending: Decisions of all policies that learn that wait for their outcome.
         slots: Slots of each policy that learns.
         kinds: Number of the kind of each policy's agents.
-        rollouts: Experience that was ordered and is complete, by policy.
+        rollouts: Experience that was ordered and is complete, by policy, or this share's part of a generation.
         finished: Episodes that ended, with lanes and numbers of the whole run.
         newcomers: Missing policies; nothing more is played until they are added.
         episode: ``[lanes]`` number of the running episode of each lane in the whole run.
@@ -210,7 +210,8 @@ class ShareWorker:
         names: Sequence[str],
         *weights: list[np.ndarray],
     ) -> PlayReport:
-        """Plays until `until` vector steps are made, all lanes rest, a policy is missing, or `interrupt` is set.
+        """Plays until `until` vector steps are made, all lanes rest, a policy is missing, this share's part of a
+        generation of candidates is complete, or `interrupt` is set.
 
         Args:
             until: Vector steps of the run, counted by this share.
@@ -227,6 +228,7 @@ class ShareWorker:
         worker.timers = timers = Timers()
         newcomers: dict[str, Kind] = {}
         finished: list[EpisodeResult] = []
+        parts: dict[str, Rollout] = {}
         with own_torch(threads):
             if names:
                 self.set_weights(version, dict(zip(names, weights, strict=True)))
@@ -234,14 +236,15 @@ class ShareWorker:
                 sample = worker.sample(left * self.share.lanes)
                 newcomers = sample.newcomers
                 finished += sample.finished
-                if sample.resting or self.interrupt.number is not None:
+                parts = {name: _copied(rollout) for name, rollout in sample.rollouts.items()}
+                if parts or sample.resting or self.interrupt.number is not None:
                     break
         stores = {name: policy.store for name, policy in worker.policies.items() if policy.store is not None}
         if expected is None:
             ready = [name for name, store in stores.items() if store.complete]
         else:
             ready = [name for name, count in expected.items() if name in stores and stores[name].complete == count > 0]
-        rollouts = self.take(ready)
+        rollouts = {**parts, **self.take(ready)}
         reported = getattr(worker.env, "reported", None)
         played = worker.env_steps, worker.lane_steps
         before, self._counted = self._counted, played
@@ -274,8 +277,7 @@ class ShareWorker:
         for name in names:
             mine = worker.policies[name]
             assert worker.now is not None and mine.store is not None
-            rollout = mine.store.drain(worker.now.rows[mine.kind].obs, mine.row_of_slot)
-            found[name] = rollout.map(lambda _, tensor: tensor.clone(memory_format=torch.contiguous_format))
+            found[name] = _copied(mine.store.drain(worker.now.rows[mine.kind].obs, mine.row_of_slot))
         return found
 
     # --- state --------------------------------------------------------------------------------------------------------
@@ -306,6 +308,11 @@ class ShareWorker:
     def close(self) -> None:
         """Closes the environments."""
         close_env(self.worker.env, self.worker.env.name)
+
+
+def _copied(rollout: Rollout) -> Rollout:
+    """Returns a rollout in memory of its own."""
+    return rollout.map(lambda _, tensor: tensor.clone(memory_format=torch.contiguous_format))
 
 
 def packed_weights(policy: Policy) -> list[np.ndarray]:

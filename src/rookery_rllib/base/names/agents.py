@@ -44,6 +44,11 @@ ray.rllib.agents.dqn  .dqn: DQNTrainer DEFAULT_CONFIG  .simple_q: SimpleQTrainer
         r2d2_torch_policy.R2D2TorchPolicy r2d2_tf_policy.R2D2TFPolicy
     .r2d2_torch_policy: *  .r2d2_tf_policy: *
 
+ray.rllib.agents.es.es  trainer.trainers: ESTrainer  config.defaults: DEFAULT_CONFIG=ES_DEFAULT_CONFIG
+ray.rllib.agents.es  .es: *
+ray.rllib.agents.ars.ars  trainer.trainers: ARSTrainer  config.defaults: DEFAULT_CONFIG=ARS_DEFAULT_CONFIG
+ray.rllib.agents.ars  .ars: *
+
 ray.rllib.agents.impala.impala  trainer.trainers: ImpalaTrainer  config.defaults: DEFAULT_CONFIG=IMPALA_DEFAULT_CONFIG
 ray.rllib.agents.impala  .impala: *
 
@@ -123,8 +128,6 @@ _OFFLINE = "there is no such trainer class; use rookery replay import FOLDER -o 
 
 GONE = gone_in(f"""
 ray.rllib.agents
-    es: settings of evolution strategies are not translated; use rookery train --algo es
-    ars: settings of augmented random search are not translated; use rookery train --algo ars
     dreamer: Dreamer is not implemented
     maml: MAML is not implemented
     mbmpo: MBMPO is not implemented
