@@ -64,7 +64,7 @@ class Counted(BatchHook):
         self.steps = 0
 
     def before_targets(self, learner: Algorithm[Any], rollout: Rollout, rollouts: Mapping[str, Rollout]) -> Rollout:
-        """Adds those of a rollout."""
+        """Adds the decisions of a rollout."""
         self.steps += int((rollout.valid & ~rollout.logp.isnan()).sum())
         return rollout
 
@@ -86,7 +86,7 @@ def ours(task: Task, seconds: float, seed: int) -> float:
 
 
 def theirs(task: Task, seconds: float, seed: int, python: Path) -> dict[str, Any]:
-    """What SB3-contrib's script prints."""
+    """Returns the result of SB3-contrib's script."""
     command = [str(python), str(BENCHMARKS / "peers" / "sb3_ars.py"), task.env, "--seed", str(seed)]
     command += ["--directions", str(task.directions), "--lr", str(task.lr), "--noise", str(task.noise)]
     command += ["--seconds", str(seconds), "--warm-up", str(WARM_UP), *(["--normalize"] if task.normalize else [])]

@@ -49,8 +49,8 @@ EVOLUTION_KEYS = [
        "Minimum env steps of an iteration. Short episodes make several updates of episodes_per_batch episodes in it, "
        "and one larger update in RLlib.", ("ES",)),
     by(best_directions, {"num_rollouts": 32, "rollouts_used": 32}, f"{A}num_directions {A}top_directions",
-       "num_rollouts: episodes of an update, two for each direction. The share rollouts_used of the directions counts, "
-       "as the quantile of RLlib does.", ("ARS",)),
+       "num_rollouts: episodes of an update, two for each direction. The best directions count: those above the "
+       "quantile 1 - rollouts_used / num_rollouts, as in RLlib.", ("ARS",)),
     by(noise, {"noise_stdev": 0.02}, f"{A}noise_std", "Standard deviation of candidates' weights.", EVOLUTION),
     by(noise, {"l2_coeff": 0.005}, f"{A}weight_decay",
        "Weight decay; divided by noise_stdev, as is the gradient here.", ("ES",)),
