@@ -18,6 +18,7 @@ import numpy as np
 
 from rookery.core.spaces.arrays import ActionSpec, ObsSpec, Tree
 from rookery.envs.adapters.reported import ReportedNumbers
+from rookery.envs.game import Game
 
 SeedPlan = Callable[[int, int], int]
 """Seed of an episode, from its lane and its number in that lane: ``plan(lane, episode)``. A plan that also has the
@@ -181,6 +182,10 @@ class VectorBase:
 
     def text(self, lane: int) -> str | None:
         """Renders a lane as text, for a terminal; None if the environment has no text."""
+        return None
+
+    def game(self) -> Game | None:
+        """Returns the rules by which a search plays on from the states of the lanes; None if that is not possible."""
         return None
 
     def render(self, lane: int) -> np.ndarray | None:

@@ -16,9 +16,10 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.settings.reach import FewFromZero
-from rookery.core.spaces.arrays import MASK
+from rookery.core.spaces.arrays import MASK, Tree
 from rookery.envs.adapters.batched import check_least
 from rookery.envs.adapters.batched_agents import BatchedAgents
+from rookery.envs.game import Moved, Symmetry
 
 LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
 """The three cells of each line of tic-tac-toe, numbered row by row."""
@@ -97,15 +98,56 @@ class BoardGame(BatchedAgents):
         ``[...]``.
         """
 
+    @property
+    def symmetries(self) -> tuple[Symmetry, ...]:
+        """The symmetries of the board."""
+        return ()
+
+    def game(self) -> BoardGame:
+        """Returns the game itself."""
+        return self
+
+    def get_state(self, lanes: np.ndarray) -> np.ndarray:
+        """Returns states ``[N, 3]`` of lanes: the stones of both players, as bits, and the number of plies."""
+        return np.concatenate((self._stones[lanes], self._plies[lanes, None]), axis=1)
+
+    def set_state(self, lanes: np.ndarray, state: np.ndarray) -> None:
+        """Puts lanes into states ``[N, 3]``; see `Game.set_state`."""
+        self._stones[lanes], self._plies[lanes] = state[:, :2], state[:, 2]
+        self._show()
+
+    def move(self, state: np.ndarray, action: np.ndarray) -> Moved:
+        """Returns the results of moves ``[N]``; see `Game.move`."""
+        rows, mover, after = np.arange(len(state)), state[:, 2] & 1, state.copy()
+        after[rows, mover] |= self.bit_of(action, state[:, 0] | state[:, 1])
+        after[:, 2] += 1
+        won = self.wins(after[rows, mover])
+        return Moved(after, won.astype(np.float64), won | (after[:, 2] == len(self._bits)))
+
+    def player(self, state: np.ndarray) -> np.ndarray:
+        """Returns the player to move, ``[N]``."""
+        return np.asarray(state[:, 2] & 1)
+
+    def observe(self, state: np.ndarray) -> Tree:
+        """Returns the board from the side of the player to move, and the mask; see `Game.observe`."""
+        rows, mover = np.arange(len(state)), state[:, 2] & 1
+        seen = np.stack((state[rows, mover], state[rows, 1 - mover]), axis=1)
+        board, mask = (self._rows.obs[path].dtype for path in ("board", MASK))
+        return {
+            "board": ((seen[:, :, None] >> self._bits) & 1).reshape(len(state), -1).astype(board),
+            MASK: self.allowed(state[:, 0] | state[:, 1]).astype(mask),
+        }
+
+    def _symmetry(self, places: np.ndarray, action: np.ndarray) -> Symmetry:
+        """Returns the symmetry that shows the stone of place ``places[i]`` on place i."""
+        return Symmetry({"board": np.concatenate((places, places + len(places))), MASK: action}, action)
+
     def _play(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         lanes, mover = self._lanes, self._plies & 1
-        stone = self.bit_of(actions[lanes, mover], self._stones[:, 0] | self._stones[:, 1])
-        self._stones[lanes, mover] |= stone
-        self._plies += 1
-        won = self.wins(self._stones[lanes, mover])
-        self._reward[lanes, mover] = won
-        self._reward[lanes, 1 - mover] = -1.0 * won
-        return won | (self._plies == len(self._bits)), np.zeros_like(won)
+        state, reward, over = self.move(self.get_state(lanes), actions[lanes, mover])
+        self._stones[...], self._plies[...] = state[:, :2], state[:, 2]
+        self._reward[lanes, mover], self._reward[lanes, 1 - mover] = reward, -reward
+        return over, np.zeros_like(over)
 
     def _start(self, lanes: np.ndarray) -> None:
         self._stones[lanes], self._plies[lanes] = 0, self.random_opening
@@ -192,6 +234,13 @@ class TicTacToe(BoardGame):
         _check_opening("TicTacToe", random_opening, 4)
         super().__init__(num_lanes, "TicTacToe", ("x", "o"), np.arange(9).reshape(3, 3), 9, int(random_opening))
 
+    @property
+    def symmetries(self) -> tuple[Symmetry, ...]:
+        """The eight rotations and reflections of the square."""
+        cells = np.arange(9).reshape(3, 3)
+        turned = [np.rot90(side, turns).ravel() for side in (cells, cells.T) for turns in range(4)]
+        return tuple(self._symmetry(places, places) for places in turned)
+
     def bit_of(self, moves: np.ndarray, taken: np.ndarray) -> np.ndarray:
         """Returns the stone that each move places, as a bit."""
         return np.asarray(np.left_shift(np.int64(1), moves))
@@ -224,6 +273,13 @@ class ConnectFour(BoardGame):
         """
         _check_opening("ConnectFour", random_opening, 6)
         super().__init__(num_lanes, "ConnectFour", ("red", "yellow"), BITS, COLUMNS, int(random_opening))
+
+    @property
+    def symmetries(self) -> tuple[Symmetry, ...]:
+        """The board, and its mirror image."""
+        cells, columns = np.arange(ROWS * COLUMNS).reshape(ROWS, COLUMNS), np.arange(COLUMNS)
+        mirrored = self._symmetry(cells[:, ::-1].ravel(), columns[::-1])
+        return self._symmetry(cells.ravel(), columns), mirrored
 
     def bit_of(self, moves: np.ndarray, taken: np.ndarray) -> np.ndarray:
         """Returns the stone that falls into each column, as a bit."""
