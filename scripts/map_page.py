@@ -53,7 +53,11 @@ ROOMS = (
         "`signals` \\| `replay` \\| `native` \\| `cluster` \\| `onnx`",
         "rewards \\| experience kept \\| kernels \\| Ray and ranks \\| export",
     ),
-    ("2", "`policies` \\| `tasks` \\| `tensor_envs`", "what acts \\| bundled environments \\| environments of tensors"),
+    (
+        "2",
+        "`policies` \\| `tasks` \\| `tensor_envs` \\| `search`",
+        "what acts \\| bundled environments \\| environments of tensors \\| tree search",
+    ),
     (
         "1",
         "`models` \\| `envs` \\| `report`",

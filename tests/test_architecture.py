@@ -29,7 +29,7 @@ SOURCE = ROOT / "src" / "rookery"
 LAYERS = [
     {"core"},
     {"models", "envs", "report"},
-    {"policies", "tasks", "tensor_envs"},
+    {"policies", "tasks", "tensor_envs", "search"},
     {"signals", "replay", "native", "cluster", "onnx"},
     {"algorithms", "rollout"},
     {"run"},

@@ -179,6 +179,7 @@ class Rollout:
         version: ``[F]`` version of the weights that chose row 0; older than those of the rest if its reward came late.
         memory: ``[C, F, M]`` the policy's memory before row ``c * memory_every``; None without a memory.
         memory_every: Rows from one of these to the next.
+        extras: ``[T, F, width]`` float32 by name, further columns that the acting side wrote (`HeadSpec.extras`).
     """
 
     obs: TensorTree
@@ -197,6 +198,7 @@ class Rollout:
     version: Tensor
     memory: Tensor | None = None
     memory_every: int = 1
+    extras: TensorTree = field(default_factory=dict)
 
     def map(self, function: Callable[[str, Tensor], Tensor]) -> Self:
         """Returns a rollout with `function` applied to each tensor; it receives the name (``obs/camera``) and the
@@ -605,7 +607,7 @@ def _unpacked(
 
 
 RolloutT = TypeVar("RolloutT", bound=Rollout)
-OF_LEAVES = ("obs", "last_obs", "final_obs")
+OF_LEAVES = ("obs", "last_obs", "final_obs", "extras")
 """Fields of a rollout that are trees of tensors."""
 OF_FRAGMENTS = ("last_obs", "slot", "clock", "length", "first", "version")
 """Fields of a rollout whose first axis indexes fragments; except for `boot_index`, fragments are the second axis."""

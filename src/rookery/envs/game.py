@@ -42,13 +42,12 @@ class Symmetry:
 
 
 class Game(Protocol):
-    """Rules of a game, for N states at once; a state is a row of an array, which may contain objects.
+    """Rules of a game, for N states at once; a state is a row of an array, which may contain objects."""
 
-    Attributes:
-        symmetries: All symmetries, the identity included; empty if none are known.
-    """
-
-    symmetries: tuple[Symmetry, ...]
+    @property
+    def symmetries(self) -> tuple[Symmetry, ...]:
+        """All symmetries, the identity included; empty if none are known."""
+        ...
 
     def get_state(self, lanes: np.ndarray) -> np.ndarray:
         """Returns copies of the states ``[N, ...]`` of lanes ``[N]`` of the environment."""

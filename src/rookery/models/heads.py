@@ -8,6 +8,7 @@ discrete actions, then those of all flags, then the means of all continuous acti
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, assert_never
 
@@ -186,6 +187,10 @@ class HeadSpec(ABC):
             generator: Draws the weights.
         """
         return build_body(obs, action, model, generator=generator, outputs=self.given(action))
+
+    def extras(self, action: ActionSpec) -> Mapping[str, int]:
+        """Returns further columns that the acting side writes for each decision: number of elements by name."""
+        return {}
 
     def recalled(self, memory: MemoryConfig) -> MemoryConfig:
         """Returns the recall settings of a policy with this head: those given, or those that the head needs."""

@@ -75,6 +75,7 @@ class Policy(nn.Module):
 
     head: Any
     """A `Head`; its class depends on `head_spec`."""
+    head_spec: HeadSpec = DistributionHead()
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from rookery.core.spaces.arrays import Tree
-from rookery.rollout.storage import DecisionSlab, FragmentStorage, Outcome
+from rookery.rollout.storage import DecisionSlab, FragmentStorage, Outcome, allocate_extras
 
 
 class ColumnWriter(FragmentStorage, ABC):
@@ -48,6 +48,7 @@ class ColumnWriter(FragmentStorage, ABC):
         self._starts[slots] = False
         self._pending[slots] = True
         decisions = DecisionSlab.on(seen, self.obs_spec, self.action_spec)
+        decisions.extras = allocate_extras(self.extras, len(row))
         decisions.at = (row, column)
         return decisions
 
@@ -71,6 +72,8 @@ class ColumnWriter(FragmentStorage, ABC):
         assert decisions.at is not None
         self._store["action"][decisions.at] = decisions.action
         self._store["logp"][decisions.at] = decisions.logp
+        for name, array in decisions.extras.items():
+            self._store["extras"][name][decisions.at] = array
 
     def _write_outcomes_of_some(self, slots: np.ndarray | None, outcome: Outcome) -> None:
         """Writes outcomes where not all slots acted and wait again, or where slots are at different rows."""

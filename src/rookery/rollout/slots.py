@@ -212,7 +212,8 @@ class SlotStore(ColumnWriter):
         lines = self._lines[self._base] = []
         for row in range(self.demand.fragment_length):
             obs = {path: array[row, columns] for path, array in store["obs"].items()}
-            decisions = DecisionSlab(obs, store["action"][row, columns], store["logp"][row, columns])
+            extras = {name: array[row, columns] for name, array in store["extras"].items()}
+            decisions = DecisionSlab(obs, store["action"][row, columns], store["logp"][row, columns], extras)
             lines.append((decisions, store["reward"][row, columns]))
         return lines
 
@@ -335,6 +336,7 @@ class SlotStore(ColumnWriter):
             boot_index=torch.from_numpy(boot),
             memory=torch.from_numpy(store["memory"][:memories, pick]) if self.memory_size else None,
             memory_every=self.memory_every,
+            extras=_tensors_at(store["extras"], np.s_[:steps, pick]),
         )
 
     def _close_open(self, slab: Tree, row_of_slot: np.ndarray) -> None:
@@ -357,6 +359,7 @@ class SlotStore(ColumnWriter):
                 "first": np.where(at[0] == 0, self._store["first"][at[1]], ended),
                 "version": np.where(at[0] == 0, self._store["version"][at[1]], self.version),
                 "memory": self._before[due],
+                "extras": {name: array[at] for name, array in self._store["extras"].items()},
                 **{name: self._store[name][at] for name in ("action", "logp", "reward")},
             }
 
@@ -389,6 +392,8 @@ class SlotStore(ColumnWriter):
             array[0, column] = carried["obs"][path]
         for name in ("action", "logp", "reward"):
             self._store[name][0, column] = carried[name]
+        for name, array in self._store["extras"].items():
+            array[0, column] = carried["extras"][name]
         if self.memory_size:
             self._store["memory"][0, column] = carried["memory"]
         self._column[slots] = column

@@ -6,7 +6,7 @@ more calls than one: the kernel routes a slot's rows to the weights of its snaps
 
 from __future__ import annotations
 
-from collections.abc import Collection, MutableMapping
+from collections.abc import Callable, Collection, MutableMapping
 from typing import Any
 
 import numpy as np
@@ -35,15 +35,23 @@ class SnapshotStack(WorkerPolicy):
         noise: Random numbers of all slots.
         snapshots: By number, shared with the caller: others may be added at any time, none is changed, and those that
             no episode can use any more are removed here.
+        make: Makes the `WorkerPolicy` of a snapshot that cannot be stacked, with arguments as of that class.
     """
 
     follows = False
     saved = ("member",)
-    fixed = ("snapshots", "_stacked", "_alone")
+    fixed = ("snapshots", "_make", "_stacked", "_alone")
 
     def __init__(
-        self, of: str, number: int, policy: Policy, noise: ActionNoise, snapshots: MutableMapping[int, Policy]
+        self,
+        of: str,
+        number: int,
+        policy: Policy,
+        noise: ActionNoise,
+        snapshots: MutableMapping[int, Policy],
+        make: Callable[[str, int, Policy, None, ActionNoise], WorkerPolicy] = WorkerPolicy,
     ) -> None:
+        self._make = make
         super().__init__(of + SNAPSHOT, number, policy, None, noise, of)
         self.snapshots = snapshots
         self.member = np.zeros(0, dtype=np.int64)
@@ -106,7 +114,9 @@ class SnapshotStack(WorkerPolicy):
             return decisions.chosen
         memory = None if self.memory is None else self.memory.before(slots)
         for number, low, high in zip(members.tolist(), starts.tolist(), starts[1:].tolist(), strict=False):
-            self._decide_alone(number, order[low:high], decisions, noise, memory)
+            mine = order[low:high]
+            deciding = np.arange(len(self.taken))[mine] if slots is None else slots[mine]
+            self._decide_alone(number, mine, deciding, decisions, noise, memory)
         if self.memory is not None and memory is not None:
             self.memory.keep(slots, memory)
         return decisions.chosen
@@ -115,17 +125,20 @@ class SnapshotStack(WorkerPolicy):
         self,
         number: int,
         mine: np.ndarray,
+        deciding: np.ndarray,
         decisions: DecisionSlab,
         noise: torch.Tensor | None,
         memory: np.ndarray | None,
     ) -> None:
         """Runs one snapshot on its rows."""
         if number not in self._alone:
-            self._alone[number] = WorkerPolicy(self.name, self.number, self.snapshots[number], None, self.noise)
+            self._alone[number] = self._make(self.name, self.number, self.snapshots[number], None, self.noise)
+        alone = self._alone[number]
+        alone.kind, alone.taken, alone.row_of_slot, alone.deciding = self.kind, self.taken, self.row_of_slot, deciding
         obs = {path: array[mine] for path, array in decisions.obs.items()}
         own = DecisionSlab(obs, decisions.action[mine], decisions.logp[mine])
         remembered = None if memory is None else memory[mine]
-        self._alone[number].act(own, None if noise is None else noise[torch.from_numpy(mine)], remembered)
+        alone.act(own, None if noise is None else noise[torch.from_numpy(mine)], remembered)
         decisions.action[mine], decisions.logp[mine] = own.action, own.logp
         if memory is not None:
             memory[mine] = remembered

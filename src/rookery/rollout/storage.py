@@ -4,7 +4,8 @@ arrays that grows on demand.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -30,16 +31,18 @@ class DecisionSlab:
         action: Memory for the actions, ``[N, ...]`` in stored form.
         logp: Memory for their log-probabilities, ``[N]``.
         chosen: Read-only view of the actions for other code, because these may be the only copy.
+        extras: Memory for further columns ``[N, width]`` by name; empty if the policy has none, or is not recorded.
         call: Prepared call of an actor for these arrays.
         at: Rows and columns ``[N]`` of the storage to which the arrays are copied; None if they lie there.
     """
 
-    __slots__ = ("action", "at", "call", "chosen", "logp", "obs")
+    __slots__ = ("action", "at", "call", "chosen", "extras", "logp", "obs")
 
-    def __init__(self, obs: Tree, action: np.ndarray, logp: np.ndarray) -> None:
+    def __init__(self, obs: Tree, action: np.ndarray, logp: np.ndarray, extras: Tree | None = None) -> None:
         self.obs = obs
         self.action = action
         self.logp = logp
+        self.extras = extras or {}
         self.chosen = action.view()
         self.chosen.flags.writeable = False
         self.call: Callable[[Tensor | None, np.ndarray | None], None] | None = None
@@ -51,6 +54,11 @@ class DecisionSlab:
         obs = {leaf.path: readable(obs[leaf.path], leaf.dtype) for leaf in seen.leaves}
         num = len(next(iter(obs.values())))
         return cls(obs, np.empty((num, *spec.shape), spec.dtype), np.empty(num, np.float32))
+
+
+def allocate_extras(widths: Mapping[str, int], *shape: int) -> Tree:
+    """Allocates further columns ``[*shape, width]``, by name."""
+    return {name: np.zeros((*shape, width), dtype=np.float32) for name, width in widths.items()}
 
 
 class Outcome(NamedTuple):
@@ -84,6 +92,7 @@ class FragmentStorage(Stateful):
         memory_size: Numbers of memory per slot; 0 = none.
         memory_every: The memory is stored at every so many decisions of a fragment, from the first on.
         first_slot: Number of slot 0 among the policy's slots in the whole run.
+        extras: Widths of further columns by name.
     """
 
     saved: ClassVar[tuple[str, ...]] = (
@@ -92,7 +101,7 @@ class FragmentStorage(Stateful):
     )  # fmt: skip
     fixed: ClassVar[tuple[str, ...]] = (
         "obs_spec", "action_spec", "demand", "memory_size", "memory_every", "first_slot", "first_clock", "by_request",
-        "_lines", "_due", "_handed", "_places",
+        "extras", "_lines", "_due", "_handed", "_places",
     )  # fmt: skip
 
     def __init__(
@@ -103,7 +112,10 @@ class FragmentStorage(Stateful):
         memory_size: int,
         memory_every: int = 1,
         first_slot: int = 0,
+        extras: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
+        self.extras = dict(extras)
+        """Widths of further columns by name."""
         self.first_slot = first_slot
         """Number of slot 0 among the policy's slots in the whole run."""
         self.first_clock = 0
@@ -170,6 +182,7 @@ class FragmentStorage(Stateful):
             "memory": np.zeros((memories, columns, self.memory_size), dtype=np.float32),
             "last_obs": self.obs_spec.allocate(columns),
             "first": np.zeros(columns, dtype=bool),
+            "extras": allocate_extras(self.extras, steps, columns),
             **{name: np.zeros(columns, dtype=numbers) for name in ("slot", "clock", "length", "version")},
         }
 
@@ -181,7 +194,7 @@ class FragmentStorage(Stateful):
         expected = -(-(self.demand.decisions or 0) // self.demand.fragment_length)
         old, self._store = self._store, self._allocate(max(columns, 2 * had if had else expected))
         for name, kept in self._store.items():
-            before = (slice(None), slice(had)) if name in (*OF_ROWS, "memory") else slice(had)
+            before = (slice(None), slice(had)) if name in (*OF_ROWS, "extras", "memory") else slice(had)
             if isinstance(kept, dict):
                 for path, array in kept.items():
                     array[before] = old[name][path]
@@ -192,6 +205,7 @@ class FragmentStorage(Stateful):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores the result of `state_dict`."""
         super().load_state_dict(state)
+        self._store.setdefault("extras", {})  # of a run before there were any
         self._forget_views()
 
     def _open_columns(self, columns: slice | np.ndarray, slots: slice | np.ndarray) -> None:

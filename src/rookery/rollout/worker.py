@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from rookery.core.timers import Timers
 from rookery.envs.base import Kind, SeedPlan, VectorBase, VectorEnv
 from rookery.envs.parameters import EpisodePlan, parameters_of
 from rookery.models.candidates import CandidateHead
+from rookery.models.search_head import SearchHead
 from rookery.policies.policy import Policy
 from rookery.rollout.candidates import CandidatePolicy
 from rookery.rollout.hooks import EpisodeResult
@@ -38,6 +40,7 @@ from rookery.rollout.loops.python import PythonLoop, stepping
 from rookery.rollout.mapping import NOW, SNAPSHOT, EpisodeInfo, OpponentMapping, PolicyMapping
 from rookery.rollout.noise import ActionNoise
 from rookery.rollout.per_env_epsilon import PerEnvEpsilonPolicy
+from rookery.rollout.searching import SearchingPolicy
 from rookery.rollout.slots import SlotStore, WorkerPolicy
 from rookery.rollout.stack import SnapshotStack
 from rookery.rollout.tables import RowTable
@@ -264,12 +267,14 @@ class RolloutWorker(WorkerState, Stateful):
         if demand is not None:
             size = policy.memory_size
             every = policy.memory_every(demand.fragment_length) if size else 1
-            store = self.make_store(policy.obs_spec, policy.action_spec, demand, size, every, first_slot)
+            extras = policy.head_spec.extras(policy.action_spec)
+            store = self.make_store(policy.obs_spec, policy.action_spec, demand, size, every, first_slot, extras)
         numbers = policy.noise.uniform, policy.noise.normal
         acting = deepcopy(policy)
         acting.requires_grad_(False)
         noise = ActionNoise(self.streams, name, *numbers, device_of(policy), first_slot)
-        mine = WorkerPolicy(name, len(self.policies), acting, store, noise)
+        make = self._maker_of(policy)
+        mine = make(name, len(self.policies), acting, store, noise)
         if store is not None and policy.noise.per_env_epsilon:
             slots = (self.lanes_in_run or self.env.num_lanes) * self.agents_of(name)
             mine = PerEnvEpsilonPolicy(name, len(self.policies), acting, store, noise, slots)
@@ -309,9 +314,15 @@ class RolloutWorker(WorkerState, Stateful):
             acting.requires_grad_(False)
             number = len(self.policies)
             if name == of + NOW:
-                self.policies[name] = WorkerPolicy(name, number, acting, None, noise, of)
+                self.policies[name] = self._maker_of(policy)(name, number, acting, None, noise, of)
             else:
-                self.policies[name] = SnapshotStack(of, number, acting, noise, snapshots)
+                self.policies[name] = SnapshotStack(of, number, acting, noise, snapshots, self._maker_of(policy))
+
+    def _maker_of(self, policy: Policy) -> Callable[..., WorkerPolicy]:
+        """Returns the class of the worker's form of a policy, or a function with its arguments."""
+        if isinstance(policy.head_spec, SearchHead):
+            return partial(SearchingPolicy, self.env)
+        return WorkerPolicy
 
     def change_opponents(self, lineup: dict[str, Any]) -> None:
         """Draws the opponents of the next episode of each lane from another lineup, see `OpponentMapping`."""

@@ -59,9 +59,7 @@ class Searched(NamedTuple):
     evaluations: int
 
 
-def search(
-    game: Game, evaluate: Evaluate, state: np.ndarray, noise: np.ndarray | None, spec: SearchSpec
-) -> Searched:
+def search(game: Game, evaluate: Evaluate, state: np.ndarray, noise: np.ndarray | None, spec: SearchSpec) -> Searched:
     """Searches from states.
 
     Args:
