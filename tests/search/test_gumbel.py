@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rookery.core.seeding import Role, Streams
-from rookery.envs.game import Moved
+from rookery.envs.game_rules import Moved
 from rookery.search.gumbel import SearchSpec, completed, gumbel_noise, halving_plan, halving_plans, search
 from rookery.search.tree import Trees
 from rookery.tasks.games.board_games import TicTacToe

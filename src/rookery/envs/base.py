@@ -18,7 +18,7 @@ import numpy as np
 
 from rookery.core.spaces.arrays import ActionSpec, ObsSpec, Tree
 from rookery.envs.adapters.reported import ReportedNumbers
-from rookery.envs.game import Game
+from rookery.envs.game_rules import GameRules
 
 SeedPlan = Callable[[int, int], int]
 """Seed of an episode, from its lane and its number in that lane: ``plan(lane, episode)``. A plan that also has the
@@ -184,7 +184,7 @@ class VectorBase:
         """Renders a lane as text, for a terminal; None if the environment has no text."""
         return None
 
-    def game(self) -> Game | None:
+    def rules(self) -> GameRules | None:
         """Returns the rules by which a search plays on from the states of the lanes; None if that is not possible."""
         return None
 

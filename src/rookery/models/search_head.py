@@ -112,7 +112,7 @@ class Observed(Protocol):
         ...
 
 
-class Seen(NamedTuple):
+class ObservationRows(NamedTuple):
     """A batch of observations alone.
 
     Attributes:

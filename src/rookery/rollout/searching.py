@@ -13,8 +13,8 @@ from rookery.core.device import device_of
 from rookery.core.errors import ConfigError
 from rookery.core.spaces.arrays import Tree
 from rookery.envs.base import VectorBase, VectorEnv
-from rookery.envs.game import Game
-from rookery.models.search_head import POLICY, VALUE, PriorNetwork, SearchHead, Seen
+from rookery.envs.game_rules import GameRules
+from rookery.models.search_head import POLICY, VALUE, ObservationRows, PriorNetwork, SearchHead
 from rookery.native.forward import attach
 from rookery.policies.policy import Policy
 from rookery.rollout.noise import ActionNoise
@@ -23,9 +23,9 @@ from rookery.rollout.storage import DecisionSlab
 from rookery.search.gumbel import SearchSpec, gumbel_noise, search
 
 
-def game_of(env: VectorEnv) -> Game | None:
+def rules_of(env: VectorEnv) -> GameRules | None:
     """Returns the rules of an environment for search; None if it cannot be searched."""
-    return env.game() if isinstance(env, VectorBase) else None
+    return env.rules() if isinstance(env, VectorBase) else None
 
 
 class SearchingPolicy(WorkerPolicy):
@@ -73,7 +73,7 @@ class SearchingPolicy(WorkerPolicy):
 
     def act_in(self, rows: np.ndarray, decisions: DecisionSlab, noise: Tensor | None) -> None:
         """Writes the actions for rows ``[N]`` of the slab; other arguments as of `act`."""
-        game = game_of(self.env)
+        game = rules_of(self.env)
         if game is None:
             raise ConfigError(f"policy {self.name!r}: {self.env.name} has no rules that a search can use")
         state = game.get_state(rows // len(self.env.kinds[self.kind].agents))
@@ -90,6 +90,6 @@ class SearchingPolicy(WorkerPolicy):
         """Returns logits ``[N, A]`` and values ``[N]``, within the range of returns, of raw observations."""
         seen = {path: torch.from_numpy(leaf).to(self._device) for path, leaf in obs.items()}
         with torch.no_grad():
-            prior = self._forward.outputs(Seen(self.policy.normalize(seen)))
+            prior = self._forward.outputs(ObservationRows(self.policy.normalize(seen)))
         value = prior.value.clamp(self._spec.low, self._spec.high)
         return prior.logits.cpu().numpy(), value.cpu().numpy()

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rookery.envs.game import Game
+from rookery.envs.game_rules import GameRules
 from rookery.search.tree import Evaluate, Trees
 
 
@@ -59,7 +59,9 @@ class Searched(NamedTuple):
     evaluations: int
 
 
-def search(game: Game, evaluate: Evaluate, state: np.ndarray, noise: np.ndarray | None, spec: SearchSpec) -> Searched:
+def search(
+    game: GameRules, evaluate: Evaluate, state: np.ndarray, noise: np.ndarray | None, spec: SearchSpec
+) -> Searched:
     """Searches from states.
 
     Args:

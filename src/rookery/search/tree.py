@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from rookery.core.spaces.arrays import MASK, Tree
-from rookery.envs.game import Game
+from rookery.envs.game_rules import GameRules
 
 Evaluate = Callable[[Tree], tuple[np.ndarray, np.ndarray]]
 """Returns prior logits ``[N, A]`` and values ``[N]`` of what the player to move observes, ``[N, ...]`` by leaf path."""
 
 
 @dataclass
-class Step:
+class Descent:
     """Actions on the way down, one in each of some trees.
 
     Attributes:
@@ -53,7 +53,9 @@ class Trees:
         evaluations: States evaluated so far.
     """
 
-    def __init__(self, game: Game, evaluate: Evaluate, state: np.ndarray, simulations: int, discount: float) -> None:
+    def __init__(
+        self, game: GameRules, evaluate: Evaluate, state: np.ndarray, simulations: int, discount: float
+    ) -> None:
         self.game, self.evaluate = game, evaluate
         self.size = len(state)
         self.discount = discount
@@ -97,7 +99,7 @@ class Trees:
         self.logp, self.prior, self.visits, self.total = np.zeros((4, *shape))
         self._child = np.full(shape, -1, np.int64)
 
-    def descend(self, action: np.ndarray, choose: Callable[[np.ndarray], np.ndarray]) -> list[Step]:
+    def descend(self, action: np.ndarray, choose: Callable[[np.ndarray], np.ndarray]) -> list[Descent]:
         """Returns the way of a simulation from each root to an action without a node, or to the end of the game.
 
         Args:
@@ -107,7 +109,7 @@ class Trees:
         tree = node = np.arange(self.size)
         way = []
         while True:
-            way.append(Step(tree, node, action))
+            way.append(Descent(tree, node, action))
             node = self._child[node, action]
             goes_on = (node >= 0) & ~self._over[node]
             if not goes_on.any():
@@ -115,7 +117,7 @@ class Trees:
             tree, node = tree[goes_on], node[goes_on]
             action = choose(node)
 
-    def simulate(self, way: list[Step]) -> None:
+    def simulate(self, way: list[Descent]) -> None:
         """Adds a node at the end of each tree's way, unless the game is over there, and the return of the simulation to
         the numbers of all actions on it.
         """

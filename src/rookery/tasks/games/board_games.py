@@ -19,7 +19,7 @@ from rookery.core.settings.reach import FewFromZero
 from rookery.core.spaces.arrays import MASK, Tree
 from rookery.envs.adapters.batched import check_least
 from rookery.envs.adapters.batched_agents import BatchedAgents
-from rookery.envs.game import Moved, Symmetry
+from rookery.envs.game_rules import Moved, Symmetry
 
 LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
 """The three cells of each line of tic-tac-toe, numbered row by row."""
@@ -103,7 +103,7 @@ class BoardGame(BatchedAgents):
         """The symmetries of the board."""
         return ()
 
-    def game(self) -> BoardGame:
+    def rules(self) -> BoardGame:
         """Returns the game itself."""
         return self
 
@@ -112,12 +112,12 @@ class BoardGame(BatchedAgents):
         return np.concatenate((self._stones[lanes], self._plies[lanes, None]), axis=1)
 
     def set_state(self, lanes: np.ndarray, state: np.ndarray) -> None:
-        """Puts lanes into states ``[N, 3]``; see `Game.set_state`."""
+        """Puts lanes into states ``[N, 3]``; see `GameRules.set_state`."""
         self._stones[lanes], self._plies[lanes] = state[:, :2], state[:, 2]
         self._show()
 
     def move(self, state: np.ndarray, action: np.ndarray) -> Moved:
-        """Returns the results of moves ``[N]``; see `Game.move`."""
+        """Returns the results of moves ``[N]``; see `GameRules.move`."""
         rows, mover, after = np.arange(len(state)), state[:, 2] & 1, state.copy()
         after[rows, mover] |= self.bit_of(action, state[:, 0] | state[:, 1])
         after[:, 2] += 1
@@ -129,7 +129,7 @@ class BoardGame(BatchedAgents):
         return np.asarray(state[:, 2] & 1)
 
     def observe(self, state: np.ndarray) -> Tree:
-        """Returns the board from the side of the player to move, and the mask; see `Game.observe`."""
+        """Returns the board from the side of the player to move, and the mask; see `GameRules.observe`."""
         rows, mover = np.arange(len(state)), state[:, 2] & 1
         seen = np.stack((state[rows, mover], state[rows, 1 - mover]), axis=1)
         board, mask = (self._rows.obs[path].dtype for path in ("board", MASK))

@@ -41,7 +41,7 @@ class Symmetry:
     action: np.ndarray
 
 
-class Game(Protocol):
+class GameRules(Protocol):
     """Rules of a game, for N states at once; a state is a row of an array, which may contain objects."""
 
     @property
