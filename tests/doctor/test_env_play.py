@@ -108,6 +108,46 @@ def test_blocks_are_frames_and_parts_of_vectors_but_no_grey_picture(shape, copie
     assert (blocks and blocks[1]) == what
 
 
+class Pole(gymnasium.Env):
+    """Two numbers that move at random, in a space with some limits, perhaps written into an array of integers."""
+
+    action_space = Discrete(2)
+
+    def __init__(self, limit, is_rounded=True, action=None):
+        self.observation_space = Box(-limit, limit, (2,), np.float32)
+        self.is_rounded = is_rounded
+        self.action_space = action or self.action_space
+
+    def look(self):
+        values = self.np_random.normal(size=2).clip(-1.2, 1.2)
+        return values.astype(int).astype(np.float32) if self.is_rounded else values.astype(np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.look(), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self.look(), 0.0, False, self.steps >= 20, {}
+
+
+@pytest.mark.parametrize(
+    ("limit", "is_rounded", "action", "severity"),
+    [
+        (4.8, True, None, "warning"),
+        (4.8, False, None, None),
+        (2.0, True, None, None),  # places of a grid
+        (1.5, True, None, None),  # half way between whole numbers
+        (np.inf, True, None, None),  # counts
+        (np.inf, True, Box(-1.0, 1.0, (1,), np.float32), "note"),
+    ],
+)
+def test_whole_numbers_in_a_space_of_fractions_are_found(limit, is_rounded, action, severity):
+    one = found(partial(Pole, limit, is_rounded, action)).get("obs-rounded")
+    assert (one and one.severity) == severity
+
+
 class Buoys:
     """Two boats are paid for being near their own buoy, perhaps with the rewards of each other, or with both."""
 

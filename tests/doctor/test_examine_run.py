@@ -19,11 +19,16 @@ from rookery.core.timers import TimerRow
 from rookery.doctor import examine_run as examine_module
 from rookery.doctor import file_rules, repeats
 from rookery.doctor.examine_run import Diagnosis, examine, examine_run
+from rookery.doctor.returns import plays
+from rookery.doctor.returns.comparisons import compare_with_random
+from rookery.doctor.returns.episode_returns import EpisodeReturns
+from rookery.doctor.returns.plays import Plays
 from rookery.doctor.stored_run import StoredRun
 from rookery.doctor.text import diagnosis_lines, finding_lines
 from rookery.models.build import ModelConfig
 from rookery.report.finding import Finding
 from rookery.run.findings.catalog import RULES, finding
+from rookery.run.findings.history import History
 from rookery.run.findings.window import windows_of
 
 LONG = 60.0
@@ -34,7 +39,7 @@ QUICK = PPOConfig(fragment_length=32, epochs=1)
 
 @pytest.fixture(autouse=True)
 def short_play(monkeypatch):
-    monkeypatch.setattr(examine_module, "EPISODES", 10)
+    monkeypatch.setattr(plays, "EPISODES", 10)
     monkeypatch.setattr(examine_module, "STEPS", 220)
     monkeypatch.setattr(repeats, "EARLIER_STEPS", 100)
 
@@ -235,12 +240,12 @@ def test_seeds_that_disagree_are_named(tmp_path):
 
 
 def test_a_policy_that_is_worse_than_random_play_is_an_error_only_late_in_a_run_that_does_not_learn():
-    own, chance = (examine_module.EpisodeReturns(tuple(mean + 0.1 * n for n in range(9))) for mean in (1.0, 5.0))
-    early, late = (examine_module.History(windows_of([{**ROW, "iteration": n}]), {}) for n in (5, 50))
+    own, chance = (EpisodeReturns(tuple(mean + 0.1 * n for n in range(9))) for mean in (1.0, 5.0))
+    early, late = (History(windows_of([{**ROW, "iteration": n}]), {}) for n in (5, 50))
     for history, learns, severity in ((early, False, "warning"), (late, False, "error"), (late, True, "warning")):
-        (one,) = examine_module._compare_returns(history, own, chance, [], learns)[:1]
+        (one,) = compare_with_random(Plays(own, chance), history, learns)
         assert (one.rule, one.severity) == ("worse-than-random", severity)
-    (equal,) = examine_module._compare_returns(late, own, own, [], False)[:1]
+    (equal,) = compare_with_random(Plays(own, own), late, False)
     assert equal.rule == "no-better-than-random"
 
 
@@ -255,11 +260,11 @@ def test_a_policy_that_is_worse_than_random_play_is_an_error_only_late_in_a_run_
 )
 def test_a_gain_that_is_certain_and_negligible_is_no_better_than_random(own, chance, is_found):
     own, chance = (
-        examine_module.EpisodeReturns((low, *[(low + high) / 2] * number, high))
+        EpisodeReturns((low, *[(low + high) / 2] * number, high))
         for number, (low, high) in zip((9, 99), (own, chance), strict=True)
     )
     assert own.interval[0] > chance.interval[1]
-    found = examine_module._compare_returns(None, own, chance, [], False)
+    found = compare_with_random(Plays(own, chance), None, False)
     assert [one.message.split(":")[0] for one in found] == ["the policy is hardly better than random play"] * is_found
 
 

@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rookery.core.errors import ConfigError, EnvError, RookeryError
 from rookery.core.process.torch_modes import own_torch
@@ -17,43 +18,29 @@ from rookery.core.seeding import Streams
 from rookery.core.settings.script_objects import PREFIX
 from rookery.core.settings.starting_folder import started_in
 from rookery.core.settings.trust import IMPORT_PATH, OBJECT, TrustCode
-from rookery.doctor.behaviours import (
-    FEWEST,
-    Constants,
-    EpisodeMeter,
-    EpisodeReturns,
-    constant_policies,
-    gamma_short,
-    no_better_than_constant,
-    return_without_success,
-)
 from rookery.doctor.decision_rules import decision_findings, with_shared
 from rookery.doctor.env_play import play_env
 from rookery.doctor.file_rules import file_findings
 from rookery.doctor.network import network_findings
+from rookery.doctor.own_statistics import statistics_not_shared
 from rookery.doctor.play_rules import OBS_RULES, Seen, reward_late, softened
 from rookery.doctor.probe import STEPS, PlayMeasurements
+from rookery.doctor.returns.comparisons import compare, settled
+from rookery.doctor.returns.plays import play_behaviours
 from rookery.doctor.stored_run import CONFIG, JOURNAL, StoredRun, read_run, worst_trials
 from rookery.doctor.time_limits import limit_before_reward
 from rookery.envs.base import VectorEnv, has_throwaways
-from rookery.envs.groups import groups_of
 from rookery.envs.make import has_single_envs, lane_maker
 from rookery.envs.schemes import scheme_of
 from rookery.models.build import ModelConfig
-from rookery.policies.policy import Policy
-from rookery.policies.scripted import ScriptedPolicy
-from rookery.report.finding import Finding, Severity
+from rookery.report.finding import Finding
 from rookery.rollout.mapping import EpisodeInfo
 from rookery.run.checkpoint.checkpoint import read_checkpoint
 from rookery.run.checkpoint.script_file import stored_script
 from rookery.run.checks.trusted_code import stored_config, without_foreign_code
-from rookery.run.evaluate.episode_limit import BoundedEpisodes
-from rookery.run.evaluate.evaluation import lessons_of, limit_of
 from rookery.run.findings.catalog import causes_first, finding
 from rookery.run.findings.diagnose import findings_of_rows
 from rookery.run.findings.history import History
-from rookery.run.findings.rule import LATER
-from rookery.run.findings.run_rules import is_below
 from rookery.run.findings.window import windows_of
 from rookery.run.prepare import kinds_of, make_copies
 from rookery.run.trainer import Trainer
@@ -61,16 +48,8 @@ from rookery.run.trainer import Trainer
 SECONDS = 60.0
 """Longest time by default."""
 
-EPISODES, OF_CONSTANT = 40, 16
-"""Most episodes of an evaluation and of random play, and of each constant action."""
-
-LANES = 8
-
 BEYOND_SECONDS = 2.0
 """Shortest play without a time limit."""
-
-CHUNK = 64
-"""Vector steps between two looks at the clock."""
 
 TRIALS = 3
 """Trials of an experiment that are examined: the worst ones."""
@@ -81,7 +60,7 @@ WITHOUT_JUDGEMENT = ("obs-not-finite", "actions-without-effect", "actions-alike"
                      "state-survives-reset", "termination-as-truncation", "time-limit-as-termination",
                      "obs-reordered", "obs-unnormalized", "obs-clipped", "obs-duplicated", "rows-mixed",
                      "model-random", "network-blind", "rewards-swapped", "reward-unexplained-by-obs",
-                     "limit-before-reward")  # fmt: skip
+                     "limit-before-reward", "obs-rounded")  # fmt: skip
 """Rules whose findings count in a run that learns, too."""
 
 
@@ -150,7 +129,7 @@ def examine_run(
                 notes.append("the run has no checkpoint: its environment was played at random only")
                 found += _play_env(run, until, play, trust_code)
             else:
-                found += _play(run, until, play, trust_code, facts, notes)
+                found = _play(run, found, until, play, trust_code, facts, notes)
         except EnvError as error:
             found += [_env_failure(error)]
         except RookeryError as error:
@@ -194,39 +173,55 @@ def _env_failure(error: EnvError) -> Finding:
 
 
 def _play(
-    run: StoredRun, until: float, play: bool, trust_code: TrustCode, facts: list[str], notes: list[str]
+    run: StoredRun,
+    of_rows: list[Finding],
+    until: float,
+    play: bool,
+    trust_code: TrustCode,
+    facts: list[str],
+    notes: list[str],
 ) -> list[Finding]:
-    """Returns the findings of the checkpoint of a run, by playing."""
+    """Returns the findings of rows and files that play does not contradict, and those of the checkpoint by playing."""
     assert run.checkpoint is not None
     with own_torch(1), Trainer.load(run.checkpoint, trust_code=trust_code, console="quiet") as trainer:
         if not has_throwaways(trainer.env) and not play:
             notes.append(f"nothing was played: {trainer.env.name} {REAL_PLAYER}")
-            return []
+            return of_rows
         history = History(windows_of(run.rows), run.settings) if run.rows else None
         learns = history is not None and bool(history.returns) and not history.is_stuck
         learns = learns and history is not None and not history.has_hardly_improved
-        left = until - time.monotonic()
-        gamma = _gamma_of(trainer, history)
-        own = _returns(trainer, trainer.policies, until - 0.65 * left, trainer.config.evaluation.deterministic, gamma)
-        chance = _returns(trainer, _random_policies(trainer), until - 0.45 * left, False, gamma)
-        found = _compare_returns(history, own, chance, facts, learns)
-        if own is not None and len(own.values) >= FEWEST and (history is None or history.is_judged):
-            constants = _constant_returns(trainer, until - 0.35 * left, gamma)
-            found += _compare_behaviours(trainer, own, chance, constants, learns, gamma)
+        names = list(trainer.policies)
+        plays = play_behaviours(trainer, history, until)
+        facts += plays.texts
+        found = compare(plays, history, learns, names[0] if len(names) == 1 else "")
+        of_rows = settled(of_rows, found, plays)
         if not has_throwaways(trainer.env):
-            return found
+            return [*of_rows, *found]
         played = play_env(trainer._make_copies, max(until - time.monotonic(), 0.0), STEPS)
         by_play = [*played.findings(), *_policy_findings(trainer, played.random)]
         policy_of = _policy_of(trainer)
         by_decision, alike = decision_findings(trainer._make_copies, played, policy_of, until)
         found, by_play = with_shared(found, policy_of, alike), by_play + _without_memory(trainer, by_decision)
-        if history is None or not history.returns or history.are_alike:
-            by_play += _beyond_limit(trainer, played.random, until)
-        if any(one.rule in ("no-better-than-random", "worse-than-random") for one in found):
-            by_play += reward_late(played.random)
-        counted = [one for one in by_play if one.rule in WITHOUT_JUDGEMENT]
-        others = [one for one in by_play if one.rule not in WITHOUT_JUDGEMENT]
-        return [*found, *counted, *(softened(others) if learns else others)]
+        with started_in(trainer._folder):
+            make = _single_env(trainer)
+            if history is None or not history.returns or history.are_alike:
+                beyond = max(until, time.monotonic() + BEYOND_SECONDS)
+                by_play += limit_before_reward(make, played.random, beyond)
+            if any(one.rule in ("no-better-than-random", "worse-than-random") for one in found):
+                by_play += reward_late(played.random)
+            counted = [one for one in by_play if one.rule in WITHOUT_JUDGEMENT]
+            others = [one for one in by_play if one.rule not in WITHOUT_JUDGEMENT]
+            found = [*of_rows, *found, *counted, *(softened(others) if learns else others)]
+            return statistics_not_shared(found, make, names, trainer.env.num_lanes)
+
+
+def _single_env(trainer: Trainer) -> Callable[[], Any] | None:
+    """Returns a maker of a single throwaway environment of a run, wrapped; None if there are no single ones."""
+    cfg = trainer.config.env
+    if not has_single_envs(cfg.name, cfg.config, cfg.wrappers, 1, cfg.implementation):
+        return None
+    lane = lane_maker(cfg.name, cfg.config, cfg.wrappers)
+    return lambda: lane().env
 
 
 def _play_env(run: StoredRun, until: float, play: bool, trust_code: TrustCode) -> list[Finding]:
@@ -279,144 +274,9 @@ def _without_memory(trainer: Trainer, findings: list[Finding]) -> list[Finding]:
     return [one for one in findings if one.rule != "reward-unexplained-by-obs" or one.subject not in remembering]
 
 
-def _beyond_limit(trainer: Trainer, play: PlayMeasurements, until: float) -> list[Finding]:
-    """Returns the finding of a time limit that is too short for any reward, by play of one environment without it."""
-    cfg = trainer.config.env
-    with started_in(trainer._folder):
-        is_single = has_single_envs(cfg.name, cfg.config, cfg.wrappers, 1, cfg.implementation)
-        lane = lane_maker(cfg.name, cfg.config, cfg.wrappers) if is_single else None
-        return limit_before_reward(
-            None if lane is None else lambda: lane().env, play, max(until, time.monotonic() + BEYOND_SECONDS)
-        )
-
-
 def _policy_of(trainer: Trainer) -> dict[str, str]:
     """Returns the policy of each agent; an empty dict for a mapping function, which may change it in each episode."""
     if not trainer._mapping.is_static:
         return {}
     info = EpisodeInfo(0, 0, Streams(0))
     return {agent: trainer._mapping(agent, info) for kind in trainer.env.kinds for agent in kind.agents}
-
-
-def _random_policies(trainer: Trainer) -> dict[str, Policy]:
-    """Returns a policy of random actions in place of each policy."""
-    return {
-        name: ScriptedPolicy(policy.obs_spec, policy.action_spec, name=name)
-        for name, policy in trainer.policies.items()
-    }
-
-
-def _gamma_of(trainer: Trainer, history: History | None) -> float | None:
-    """Returns the discount of all policies; None if they differ, or rewards are those of groups."""
-    found = {history.number("gamma", name) for name in trainer.policies} if history is not None else set()
-    return found.pop() if len(found) == 1 and not groups_of(trainer.env) else None
-
-
-def _returns(
-    trainer: Trainer, policies: Mapping[str, Policy], until: float, deterministic: bool, gamma: float | None
-) -> EpisodeReturns | None:
-    """Returns the returns of up to `EPISODES` episodes; None if none has ended in time."""
-    with trainer._copies(LANES) as env:
-        return _played_in(env, trainer, policies, until, deterministic, gamma, EPISODES)
-
-
-def _played_in(
-    env: VectorEnv,
-    trainer: Trainer,
-    policies: Mapping[str, Policy],
-    until: float,
-    deterministic: bool,
-    gamma: float | None,
-    episodes: int,
-) -> EpisodeReturns | None:
-    """Returns the returns of episodes in some environments; None if none has ended in time."""
-    played = BoundedEpisodes(
-        env,
-        policies,
-        trainer._mapping,
-        trainer._streams,
-        deterministic=deterministic,
-        episodes=episodes,
-        limit=limit_of(trainer),
-        listeners=[EpisodeMeter(gamma)],
-        draws=trainer._draws,
-        lessons=lessons_of(trainer),
-    )
-    while not played.over and time.monotonic() < until:
-        played.play(CHUNK)
-    return EpisodeReturns.of(sorted(played.finished, key=lambda one: one.index * LANES + one.lane))
-
-
-def _constant_returns(trainer: Trainer, until: float, gamma: float | None) -> Constants:
-    """Returns the returns of constant actions, of those for which there is time."""
-    found: list[tuple[str, EpisodeReturns]] = []
-    behaviours = constant_policies(trainer.policies)
-    if not behaviours or time.monotonic() > until:
-        return found
-    with trainer._copies(LANES) as env:
-        for place, (text, policies) in enumerate(behaviours):
-            now = time.monotonic()
-            ends = now + (until - now) / (len(behaviours) - place)
-            played = _played_in(env, trainer, policies, ends, False, gamma, min(EPISODES, OF_CONSTANT))
-            if played is not None:
-                found.append((text, played))
-    return found
-
-
-def _compare_behaviours(
-    trainer: Trainer,
-    own: EpisodeReturns,
-    chance: EpisodeReturns | None,
-    constants: Constants,
-    learns: bool,
-    gamma: float | None,
-) -> list[Finding]:
-    """Returns the findings of the policies beside constant actions and random play."""
-    found = no_better_than_constant(own, chance, constants, learns)
-    if gamma is not None and gamma < 1.0:
-        rivals = [(f"always {text}", one) for text, one in constants]
-        rivals += [] if chance is None else [("random play", chance)]
-        found += gamma_short(own, rivals, gamma, next(iter(trainer.policies)) if len(trainer.policies) == 1 else "")
-    return found + ([] if chance is None else return_without_success(own, chance))
-
-
-def _is_early(history: History | None) -> bool:
-    """Returns whether a run has had few iterations so far."""
-    return history is None or history.now["iteration"] < LATER
-
-
-def _compare_returns(
-    history: History | None, own: EpisodeReturns | None, chance: EpisodeReturns | None, facts: list[str], learns: bool
-) -> list[Finding]:
-    """Returns the findings of the returns of the policies, beside those of random play and of training."""
-    found: list[Finding] = []
-    if own is not None:
-        facts.append(f"evaluation {own.text()}")
-    if chance is not None:
-        facts.append(f"random play {chance.text()}")
-    if own is None or len(own.values) < FEWEST or (history is not None and not history.is_judged):
-        return found
-    if chance is not None and len(chance.values) >= FEWEST and own.is_no_better(chance):
-        returns = f"{own.mean:.4g} and {chance.mean:.4g}"
-        evidence = (f"evaluation {own.text()}", f"random play {chance.text()}")
-        if own.interval[1] < chance.interval[0]:
-            line, early = f"the policy is worse than random play: {returns}", _is_early(history)
-            severity: Severity = "warning" if learns or early else "error"
-            found.append(finding("worse-than-random", line, *evidence, severity=severity))
-        else:
-            hardly = "hardly" if own.interval[0] > chance.interval[1] else "no"
-            line = f"the policy is {hardly} better than random play: {returns}"
-            found.append(finding("no-better-than-random", line, *evidence, severity="note" if learns else None))
-    training = None if history is None else history.latest
-    if history is not None and training is not None:
-        low, high = own.interval
-        entry = {"return_mean": training, "evaluation": [own.mean, low, high]}
-        if is_below(entry, history.scatter):
-            found.append(
-                finding(
-                    "evaluation-below-training",
-                    f"the evaluation is {own.mean:.4g}, and training {training:.4g}",
-                    f"evaluation {own.text()}",
-                )
-            )
-    return found

@@ -49,6 +49,9 @@ OFTEN_AT_LIMIT, MOST_CLIPPED, DISTINCT = 0.3, 0.75, 20
 and fewest other values of an element that is continuous.
 """
 
+UNLIMITED = 1e6
+"""Size of a limit of a space from which on it is none."""
+
 WEAK_STEP, WEAK_HELD = 0.01, 0.2
 """Reach of actions, after a step and while they are held, below which they are weak."""
 
@@ -250,6 +253,36 @@ def obs_clipped(seen: Seen) -> Finding | None:
     return None
 
 
+def obs_rounded(seen: Seen) -> Finding | None:
+    """Finds vectors of whole numbers in a continuous space.
+
+    Numbers of objects, places in a grid and one-hot vectors are whole numbers on purpose. Their limits are whole, too,
+    or they have none. So it is a warning where limits are fractions that are not half way between whole numbers, and a
+    note for spaces without limits where actions are continuous.
+    """
+    for leaf, values in seen.leaves():
+        space = _box(seen.kind, leaf)
+        if space is None or values.ndim != 2 or values.dtype.kind != "f" or len(values) < FEW_ROWS:
+            continue
+        if not np.isfinite(values).all() or (values != np.round(values)).any() or (values == values[:1]).all():
+            continue
+        ends = np.concatenate([np.ravel(end).astype(np.float64) for end in space])
+        limits = ends[np.abs(ends) < UNLIMITED]
+        broken = limits[2.0 * limits != np.round(2.0 * limits)]
+        if not len(broken) and (len(limits) or seen.kind.action.kind != "box"):
+            continue
+        numbers = np.unique(values)
+        return finding(
+            "obs-rounded",
+            f"{seen.named(leaf)} holds whole numbers only, in a space of continuous numbers",
+            f"all elements of {len(values):,} observations: {_numbers([int(one) for one in numbers])}",
+            *([f"limits of the space such as {abs(broken).min():.4g} are no whole numbers"] if len(broken) else []),
+            policy=seen.policy,
+            severity=None if len(broken) else "note",
+        )
+    return None
+
+
 def images_are_categories(seen: Seen) -> Finding | None:
     """Finds images of small whole numbers that are read as brightness."""
     if seen.model is None or seen.model.module is not None:
@@ -271,6 +304,7 @@ OBS_RULES: tuple[Callable[[Seen], Finding | None], ...] = (
     obs_unnormalized,
     images_are_categories,
     obs_clipped,
+    obs_rounded,
     obs_duplicated,
 )
 

@@ -256,7 +256,8 @@ RULES: dict[str, RuleText] = {
     "reward-constant": RuleText(
         "warning",
         "rows",
-        "All episodes have the same return: no behaviour was better than another, so there is nothing to learn from.",
+        "All episodes have the same return: no behaviour was better than another, so there is nothing to learn from. "
+        "`rookery doctor RUN` leaves it out where random play or a constant action earns more than the policy.",
         ("the reward is a constant, or does not depend on the actions", "the goal was never reached by chance"),
         (CHECK_ENV, "'{at}.signals.rnd={}'", "--preset auto"),
     ),
@@ -328,10 +329,12 @@ RULES: dict[str, RuleText] = {
         "warning",
         "play",
         "The best constant action, of each discrete one or of the middle and the ends of a box, earns as much as the "
-        "trained policy. A note where the policy is clearly better than random play or the return has risen: the best "
-        "behaviour may be a constant one.",
+        "trained policy, or more. A note where the policy is clearly better than random play or the return has risen, "
+        "because the best behaviour may be a constant one; but a warning in any case where the constant action's lead "
+        "over the policy is larger than the policy's lead over random play.",
         ("the observation lacks what the task needs", "the reward does not depend on the actions",
-         "learning has stopped early: the policy always acts alike"),
+         "learning has stopped early, at the first reward that was found",
+         "exploration ended early: epsilon falls within few steps, or the entropy has collapsed"),
         (CHECK_ENV, "rookery resume RUN --stop env_steps=N", "{at}.entropy_coef=0.01"),
     ),
     "return-without-success": RuleText(
@@ -349,12 +352,38 @@ RULES: dict[str, RuleText] = {
         "error",
         "play",
         "The trained policy is worse than random play, and their 95 % intervals do not overlap: the training has made "
-        "it worse. A warning while there are few iterations, or if the return of training rises.",
-        ("the reward has the wrong sign, is paid late, or in the next episode",
-         "updates are too large, as with a large learning rate, or with very large rewards or observations",
-         "the policy needs its random actions: most likely actions run in circles",
-         "observations of evaluations differ from those of training"),
-        (CHECK_ENV, "rookery evaluate RUN --stochastic", "{at}.lr=1e-4"),
+        "it worse. A warning while there are few iterations, if the return of training rises, or if drawn actions of "
+        "the policy are better than random play. Causes are those for which the run has evidence: drawn actions, the "
+        "return of training, the learning rate and the divergence of updates.",
+        ("the policy needs its random actions: most likely actions run in circles, and drawn ones earn more",
+         "observations or rewards of evaluations differ from those of training, which earns more",
+         "updates are too large: a large learning rate or KL divergence, or a return of training that has fallen",
+         "training has never been better: the reward has the wrong sign, is paid late or in the next episode"),
+        ("evaluation.deterministic=false", "rookery evaluate RUN --stochastic", "{at}.lr=1e-4", CHECK_ENV),
+    ),
+    "reward-cycle": RuleText(
+        "warning",
+        "play",
+        "The policy goes back and forth between two observations and is paid for it, in at least half of its steps, "
+        "until its episodes are cut off. A note where no behaviour has ended an episode with a bonus: the cycle may be "
+        "the task. A reward that every step has, as for staying alive, does not count. For environments with one "
+        "agent and observations that repeat.",
+        ("progress is paid, and steps back cost nothing, so the same way is paid again and again",
+         "an event is paid each time: a checkpoint, a coin or a button that can be used without end"),
+        ("pay progress as a difference: gamma * potential(after) - potential(before)",
+         "pay each event once in an episode, and show in the observation that it is used up", CHECK_ENV),
+    ),
+    "early-end-pays": RuleText(
+        "warning",
+        "play",
+        "Nearly all steps cost a reward, and the policy earns more than random play by shorter episodes that it "
+        "terminates: with a penalty, or without the bonus at the end that random play or a constant action reaches. "
+        "Tasks whose steps cost until a goal is reached are left out: they have no better end.",
+        ("all steps to the goal cost more than its reward",
+         "an end without success, such as a fall, costs less than the steps that it saves"),
+        ("make steps cheaper, or the reward of the goal larger than all steps to it",
+         "make the penalty of an end without success larger than the cost of all remaining steps",
+         "'{at}.signals.rnd={}'"),
     ),
     # --- episodes -----------------------------------------------------------------------------------------------------
     "episodes-shrink": RuleText(
@@ -466,6 +495,16 @@ RULES: dict[str, RuleText] = {
          "sensors end at a distance that is usually exceeded"),
         (CHECK_ENV,),
     ),
+    "obs-rounded": RuleText(
+        "warning",
+        "play",
+        "A vector of continuous numbers holds whole numbers only, although limits of its space are fractions: "
+        "fractions seem to be cut off. A note for a space without limits where actions are continuous; whole limits, "
+        "as of grids, counts and one-hot vectors, are left out.",
+        ("observations are written into an array of integers, as of np.zeros(n, dtype=int) or np.array([0, 0])",
+         "observations are rounded"),
+        ("np.zeros(n, dtype=np.float32)", CHECK_ENV),
+    ),
     "obs-reordered": RuleText(
         "warning",
         "play",
@@ -532,10 +571,21 @@ RULES: dict[str, RuleText] = {
     "evaluation-below-training": RuleText(
         "warning",
         "rows",
-        "Evaluations are far below training, again and again.",
+        "Evaluations are far below training, again and again. `rookery doctor RUN` also plays drawn actions: it is a "
+        "note where these earn as much as training, because then training works, and only the most likely actions of a "
+        "policy that is still random are poor.",
         ("the policy needs its random actions: most likely actions run in circles",
          "the environment of the evaluation differs: another wrapper, normalizer or parameter"),
         ("rookery evaluate RUN --stochastic", "evaluation.deterministic=false", "{at}.entropy_coef=0.0"),
+    ),
+    "statistics-not-shared": RuleText(
+        "warning",
+        "play",
+        "A wrapper normalizes observations or rewards by running statistics of its own, such as gymnasium's "
+        "NormalizeObservation and NormalizeReward: each environment has others, those of evaluations begin anew, and "
+        "checkpoints have none. A note where the policy plays well in new environments.",
+        ("the statistics belong to the environment, and not to the policy",),
+        ("{at}.model.normalize_obs=true", "{at}.normalize_values=true", "{at}.scale_rewards=true"),
     ),
     "evaluation-above-training": RuleText(
         "note",
@@ -682,7 +732,8 @@ SYMPTOMS = frozenset(
 )  # fmt: skip
 """Rules whose findings often follow from another finding; they are shown after it."""
 
-EXPLAINING = frozenset(("limit-before-reward", "gamma-short", "rewards-swapped", "network-blind"))
+EXPLAINING = frozenset(("limit-before-reward", "gamma-short", "rewards-swapped", "network-blind",
+                        "statistics-not-shared"))  # fmt: skip
 """Rules that try out a fault, so that their findings explain others of equal rank."""
 
 
