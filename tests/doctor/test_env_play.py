@@ -138,12 +138,12 @@ class Pole(gymnasium.Env):
         (4.8, True, None, "warning"),
         (4.8, False, None, None),
         (2.0, True, None, None),  # places of a grid
-        (1.5, True, None, None),  # half way between whole numbers
+        (1.5, True, None, None),  # half way between integers
         (np.inf, True, None, None),  # counts
         (np.inf, True, Box(-1.0, 1.0, (1,), np.float32), "note"),
     ],
 )
-def test_whole_numbers_in_a_space_of_fractions_are_found(limit, is_rounded, action, severity):
+def test_integers_in_a_space_of_fractions_are_found(limit, is_rounded, action, severity):
     one = found(partial(Pole, limit, is_rounded, action)).get("obs-rounded")
     assert (one and one.severity) == severity
 

@@ -254,10 +254,10 @@ def obs_clipped(seen: Seen) -> Finding | None:
 
 
 def obs_rounded(seen: Seen) -> Finding | None:
-    """Finds vectors of whole numbers in a continuous space.
+    """Finds vectors of integers in a continuous space.
 
-    Numbers of objects, places in a grid and one-hot vectors are whole numbers on purpose. Their limits are whole, too,
-    or they have none. So it is a warning where limits are fractions that are not half way between whole numbers, and a
+    Numbers of objects, places in a grid and one-hot vectors are integers on purpose. Their limits are integers, too,
+    or they have none. So it is a warning where limits are fractions that are not half way between integers, and a
     note for spaces without limits where actions are continuous.
     """
     for leaf, values in seen.leaves():
@@ -274,9 +274,9 @@ def obs_rounded(seen: Seen) -> Finding | None:
         numbers = np.unique(values)
         return finding(
             "obs-rounded",
-            f"{seen.named(leaf)} holds whole numbers only, in a space of continuous numbers",
+            f"{seen.named(leaf)} holds integers only, in a continuous space",
             f"all elements of {len(values):,} observations: {_numbers([int(one) for one in numbers])}",
-            *([f"limits of the space such as {abs(broken).min():.4g} are no whole numbers"] if len(broken) else []),
+            *([f"limits of the space such as {abs(broken).min():.4g} are no integers"] if len(broken) else []),
             policy=seen.policy,
             severity=None if len(broken) else "note",
         )

@@ -498,8 +498,8 @@ RULES: dict[str, RuleText] = {
     "obs-rounded": RuleText(
         "warning",
         "play",
-        "A vector of continuous numbers holds whole numbers only, although limits of its space are fractions: "
-        "fractions seem to be cut off. A note for a space without limits where actions are continuous; whole limits, "
+        "A vector of continuous values holds integers only, although limits of its space are fractions: "
+        "fractions seem to be cut off. A note for a space without limits where actions are continuous; integer limits, "
         "as of grids, counts and one-hot vectors, are left out.",
         ("observations are written into an array of integers, as of np.zeros(n, dtype=int) or np.array([0, 0])",
          "observations are rounded"),
