@@ -12,14 +12,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
+import yaml
 from studies.rllib_examples import last_line
 
 from rookery.face import load_yaml
@@ -57,6 +61,10 @@ REACHABLE = (
 )  # fmt: skip
 """Files whose stop may be reached within minutes on one core."""
 
+SEEDS = (1, 2, 3)
+WHY: dict[str, str] = {}
+"""Why the median of the seeds does not reach the stop, by file."""
+
 
 def ran(path: Path, seconds: int, *, to_stop: bool) -> tuple[dict | None, str, float]:
     """Runs a file; returns the last result of its first trial or None, how the run ended, and seconds."""
@@ -77,7 +85,7 @@ def ran(path: Path, seconds: int, *, to_stop: bool) -> tuple[dict | None, str, f
             late = time.perf_counter() - began > seconds
             if late or trials > 1 or (row is not None and not to_stop):
                 break
-            time.sleep(0.2)
+            time.sleep(0.5)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(running.pid, signal.SIGKILL)
         running.wait()
@@ -128,26 +136,59 @@ def start_row(name: str, path: Path, seconds: int) -> str:
     return f"| {name} | {described(path)} | {'yes' if row is not None else 'no'} | {how} |"
 
 
-def stop_row(name: str, path: Path, seconds: int) -> str:
-    """Runs a file to its stop; returns its row."""
-    (spec,) = load_yaml(path.read_text(encoding="utf-8"), str(path)).values()
-    stop = spec["stop"]
-    row, how, spent = ran(path, seconds, to_stop=True)
+def seeded(path: Path, seed: int, folder: str) -> Path:
+    """Writes a copy of a file of one experiment, with a seed in its configuration; returns its path."""
+    ((name, spec),) = load_yaml(path.read_text(encoding="utf-8"), str(path)).items()
+    copy = Path(folder) / path.name
+    copy.write_text(yaml.safe_dump({name: {**spec, "config": {**spec["config"], "seed": seed}}}), encoding="utf-8")
+    return copy
+
+
+class End(NamedTuple):
+    """How a run to its stop ended: return, env steps and seconds, and a line."""
+
+    score: float
+    steps: int
+    seconds: float
+    how: str
+
+
+def stopped(path: Path, seed: int, seconds: int) -> End:
+    """Runs a file to its stop with a seed."""
+    with tempfile.TemporaryDirectory() as folder:
+        row, how, spent = ran(seeded(path, seed, folder), seconds, to_stop=True)
     if row is None:
-        return f"| {name} | | no result: {how} | | | {spent:.0f} |"
-    wanted = {key: value for key, value in stop.items() if key.endswith("episode_reward_mean")}
-    asked = ", ".join(f"{value:g}" for value in wanted.values())
-    reached = any(row.get(key.rpartition("/")[2], float("-inf")) >= value for key, value in wanted.items())
-    end = "reached" if reached else "not reached" if how == "ends" else how
-    score, steps = row["episode_reward_mean"], row["timesteps_total"]
-    return f"| {name} | {asked} | {end} | {score:.1f} | {steps:,} of {stop['timesteps_total']:,} | {spent:.0f} |"
+        return End(math.nan, 0, spent, how)
+    return End(row["episode_reward_mean"], row["timesteps_total"], spent, how)
+
+
+def stop_row(name: str, path: Path, ends: list[End]) -> str:
+    """Returns the row of a file whose runs ended so, one with each seed."""
+    (spec,) = load_yaml(path.read_text(encoding="utf-8"), str(path)).values()
+    budget = spec["stop"]["timesteps_total"]
+    (asked,) = (value for key, value in spec["stop"].items() if key.endswith("episode_reward_mean"))
+    steps = [end.steps if end.score >= asked else math.inf for end in ends]
+    median = statistics.median(steps)
+    cells = [
+        name, f"{asked:g}", f"{sum(count < math.inf for count in steps)} of {len(ends)}",
+        f"{counted(median)} of {budget:,}", "; ".join(map(counted, steps)),
+        "; ".join(f"{end.score:.1f}" for end in ends), f"{statistics.median(end.seconds for end in ends):.0f}",
+        WHY.get(name, "") if median == math.inf else "",
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def counted(steps: float) -> str:
+    """Returns a number of env steps, or a dash for a stop that was not reached."""
+    return "–" if steps == math.inf else f"{steps:,.0f}"
 
 
 def write(head: str, starts: dict[str, str], stops: dict[str, str]) -> None:
     """Writes the page with the tables of all rows."""
     gpu = sum("| GPU |" in row for row in starts.values())
     good = sum("| yes |" in row and "| GPU |" not in row for row in starts.values())
-    reached = sum("| reached |" in row for row in stops.values())
+    missed = ", ".join(name for name, row in sorted(stops.items()) if "| – of " in row)
+    left = len(REACHABLE) - len(stops)
     text = f"""{STARTS}
 
 Made by `TUNED=FOLDER python benchmarks/rllib_tuned.py --write`: one iteration of each file, unedited, on a machine
@@ -160,12 +201,14 @@ without a GPU that other work shared. {gpu} of {len(starts)} files ask for a GPU
 
 {STOPS}
 
-Made by `TUNED=FOLDER python benchmarks/rllib_tuned.py --to-stop --seconds 120 --write`: one seed of each file, on one
-core of a shared machine, which says what to expect and no more. {reached} of {len(stops)} files reach the return at
-which they stop; {len(REACHABLE) - len(stops)} others of the list have not been run.
+Made by `TUNED=FOLDER python benchmarks/rllib_tuned.py --to-stop --seconds 900 --write`: three seeds of each file, one
+run at a time, on one core of a machine that other work shared. RLlib's files have no seed; each run is of a copy with
+`seed: 1`, `2` or `3` in its `config`. A run ends at the return of the file, at its number of env steps, or after 15
+minutes. {len(stops) - missed.count("/")} of {len(stops)} files reach their return by the median of the seeds\
+{f"; not {missed}" if missed else ""}. {left} others of the list have not been run.
 
-| file | stop at return | end | return | env steps | seconds |
-|---|---|---|---|---|---|
+| file | stop at return | reached by seeds | env steps, median | by seed | return at end, by seed | seconds | why not |
+|---|---|---|---|---|---|---|---|
 {chr(10).join(stops[name] for name in sorted(stops))}
 """
     PAGE.write_text(f"{head.rstrip()}\n\n{text}", encoding="utf-8")
@@ -176,7 +219,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=os.environ.get("TUNED"), help="default: TUNED")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="names of files, such as ppo/cartpole-ppo")
-    parser.add_argument("--seconds", type=int, default=60, help="limit of a file")
+    parser.add_argument("--seconds", type=int, default=60, help="limit of a run")
     parser.add_argument("--to-stop", action="store_true", help="run files of REACHABLE to their stop")
     parser.add_argument("--write", action="store_true", help=f"write the rows into {PAGE.name}")
     args = parser.parse_args()
@@ -186,8 +229,11 @@ def main() -> None:
     names = args.only or (REACHABLE if args.to_stop else sorted(paths))
     head, starts, stops = of_page()
     for name in names:
-        row = (stop_row if args.to_stop else start_row)(name, paths[name], args.seconds)
-        (stops if args.to_stop else starts)[name] = row
+        path = paths[name]
+        if args.to_stop:
+            stops[name] = row = stop_row(name, path, [stopped(path, seed, args.seconds) for seed in SEEDS])
+        else:
+            starts[name] = row = start_row(name, path, args.seconds)
         print(row, flush=True)
         if args.write:
             write(head, starts, stops)
