@@ -160,3 +160,15 @@ def test_bc_marwil_and_cql_learn_from_what_an_algorithm_has_written(tmp_path):
         algo = config.training(train_batch_size_per_learner=64).build_algo()
         stats = algo.train()["learners"]["default_policy"]
         assert stats and all(math.isfinite(value) for value in stats.values()), name
+
+
+def test_explain_names_the_release_whose_default_it_is_and_todays_name_of_a_key():
+    resolved = small(PPOConfig()).training(vf_clip_param=3.0).build_algo().rookery.resolved
+    epochs, gamma = (resolved.explain(f"algorithm.{name}") for name in ("epochs", "gamma"))
+    assert epochs.splitlines()[:2] == [
+        "algorithm.epochs = 2  (rllib config: num_epochs)", "    instead of 30  (preset rllib2.60: num_epochs)"
+    ]  # fmt: skip
+    assert gamma.startswith("algorithm.gamma = 0.99  (preset rllib2.60: gamma)")
+    clip = resolved.explain("algorithm.value_loss_clip").splitlines()
+    assert clip[0].startswith("algorithm.value_loss_clip = 3.0  (rllib config: vf_clip_param")
+    assert clip[1].strip().startswith("instead of 10.0  (preset rllib2.60")  # of 2.60: that of 2021 was none

@@ -127,6 +127,8 @@ def translated(
     discrete: bool | None = None,
     cluster: str = "",
     script_keys: Collection[str] = (),
+    defaults: Mapping[str, Any] | None = None,
+    preset: str = PRESET,
 ) -> Translation:
     """Translates a configuration of 2021.
 
@@ -137,6 +139,8 @@ def translated(
         discrete: Whether actions are discrete, if known; SAC has two forms.
         cluster: Address of the Ray cluster that workers run on; empty = environments run in this process.
         script_keys: Keys that a script's trainer adds, which only its own code reads.
+        defaults: All keys with the defaults of another release, for the layer of the defaults; None = those of 2021.
+        preset: Name of that layer.
 
     Raises:
         ConfigError: With a line for each unknown or impossible key, in the spelling of 2021.
@@ -151,7 +155,8 @@ def translated(
     main = Reader(algorithm, whole, given, counts.get(next(iter(policies)), 1), everyone, cluster,
                   frozenset(script_keys))  # fmt: skip
     found = _settings(main, discrete)
-    standard = _settings(Reader(algorithm, copied(DEFAULT_CONFIGS[algorithm]), frozenset(), cluster=cluster), discrete)
+    standard_config = copied(DEFAULT_CONFIGS[algorithm] if defaults is None else dict(defaults))
+    standard = _settings(Reader(algorithm, standard_config, frozenset(), cluster=cluster), discrete)
     entries, own = _entries(main, policies, counts, found, discrete)
     if main.problems:
         raise ConfigError(*dict.fromkeys(main.problems))
@@ -181,7 +186,7 @@ def translated(
         rows_per_step=main.rows_per_step,
         trainer=_kept(main),
         config=whole,
-        layers=(*_layers(standard, found), *([own] if own.values else [])),
+        layers=(*_layers(standard, found, preset), *([own] if own.values else [])),
     )
 
 
@@ -347,8 +352,8 @@ def _fine(reader: Reader, key: str, row: Row) -> list[Any]:
     return [base.get(name), *more, *row.fine]
 
 
-def _layers(standard: _Found, found: _Found) -> tuple[Layer, Layer]:
-    """Returns the defaults of 2021 and the keys that were set, as layers with the keys as sources.
+def _layers(standard: _Found, found: _Found, preset: str) -> tuple[Layer, Layer]:
+    """Returns the defaults and the keys that were set, as layers with the keys as sources.
 
     Both have the algorithm that the keys lead to: a layer with another one would discard the settings of the defaults.
     """
@@ -361,7 +366,7 @@ def _layers(standard: _Found, found: _Found) -> tuple[Layer, Layer]:
         if path in found.given or path not in below or not _equal(value, below[path])
     }
     return (
-        Layer(PRESET, below, {path: f"{PRESET}: {standard.sources[path]}" for path in below}),
+        Layer(preset, below, {path: f"{preset}: {standard.sources[path]}" for path in below}),
         Layer(GIVEN, above, {path: f"{GIVEN}: {found.sources[path]}" for path in above}),
     )
 

@@ -7,12 +7,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium
 
-from rookery.face import ConfigError, FileError, read_checkpoint
+from rookery.face import ConfigError, FileError, Layer, read_checkpoint
 from rookery_rllib.base.imports import find
 from rookery_rllib.base.registrations import registered_env
 from rookery_rllib.batch.sample_batch import DEFAULT_POLICY_ID
@@ -37,6 +38,18 @@ def with_name_of_today(line: str) -> str:
     head, _, name = start.rpartition(": ")
     return f"{head}: {NAMES_OF_TODAY.get(name, name)}{key}{rest}" if head == "rllib config" else line
 
+
+def with_names_of_today(layer: Layer) -> Layer:
+    """Returns a layer with the present names of the keys that its values came from."""
+    lines = {}
+    for path, line in layer.lines.items():
+        source, _, keys = line.rpartition(": ")
+        lines[path] = f"{source}: {', '.join(NAMES_OF_TODAY.get(key, key) for key in keys.split(', '))}"
+    return replace(layer, lines=lines)
+
+
+PRESET = "preset rllib2.60"
+"""Name of the layer of the defaults of RLlib 2.60."""
 
 FLATTEN = "flatten_observations"
 """Key of whether modules of scripts get observations as one vector."""
@@ -218,6 +231,12 @@ class Algorithm(Trainer):
             self.algorithm, merge_trainer_configs(default_config(self.algorithm, old), given, True)
         )
         super()._translate(own | {"rollout_fragment_length": length}, agents, env)
+        self.translation = replace(self.translation, layers=tuple(map(with_names_of_today, self.translation.layers)))
+
+    def _named_defaults(self) -> dict[str, Any]:
+        whole = default_config(self.algorithm, not self.algorithm_config.enable_rl_module_and_learner)
+        length = fragment_length(self.algorithm, whole)
+        return {"defaults": whole | {"rollout_fragment_length": length}, "preset": PRESET}
 
     def _take_over_translation(self, env: Any) -> None:
         super()._take_over_translation(env)

@@ -267,7 +267,9 @@ class BaseTrainer(Trainable):
         asks = cluster and any(
             {**DEFAULT_CONFIGS[self.algorithm], **given}[key] for key in ("num_workers", "evaluation_num_workers")
         )
-        make = functools.partial(translated, self.algorithm, given, agents=agents, script_keys=script_keys)
+        make = functools.partial(
+            translated, self.algorithm, given, agents=agents, script_keys=script_keys, **self._named_defaults()
+        )
         self.translation = make(cluster=cluster if asks else "")
         self.callbacks = self._make_callbacks(self.translation.callbacks)
         self._take_over_translation(env)
@@ -278,6 +280,10 @@ class BaseTrainer(Trainable):
             say_once(f"{self}: num_workers: environments run in this process, not in workers on the cluster: {why}")
             self.translation = make()
             self._take_over_translation(env)
+
+    def _named_defaults(self) -> dict[str, Any]:
+        """Returns the arguments of `translated` for the defaults of another release; none for those of 2021."""
+        return {}
 
     def _take_over_translation(self, env: Any) -> None:
         translation = self.translation
