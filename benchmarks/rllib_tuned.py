@@ -2,9 +2,10 @@
 
 FOLDER is ``rllib/tuned_examples`` of a checkout of Ray 1.x; the files are not part of Rookery. Each runs in an empty
 folder as ``rookery rllib train -f FILE --local-mode``, one trial after the other in one process. It starts if a trial
-has reported an iteration within ``--seconds``; then the run ends. For others the row has the last line of the error,
-and the reason of `REASONS`. With ``--to-stop`` the files of `REACHABLE` run until their first trial stops, or for
-``--seconds``. ``--write`` puts the rows into benchmarks/results/rllib-tuned.md; rows of files that did not run stay.
+has reported an iteration within ``--seconds`` of a core; then the run ends. For others the row has the last line of the
+error, and the reason of `REASONS`. With ``--to-stop`` the files of `REACHABLE` run until their trial stops, or for
+``--seconds``, with each of `SEEDS`: a copy of the file, whose ``config`` has the seed and is otherwise the same.
+``--write`` puts the rows into benchmarks/results/rllib-tuned.md; rows of files that did not run stay.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import contextlib
 import json
 import math
 import os
+import resource
 import signal
 import statistics
 import subprocess
@@ -67,14 +69,15 @@ WHY: dict[str, str] = {}
 
 
 def ran(path: Path, seconds: int, *, to_stop: bool) -> tuple[dict | None, str, float]:
-    """Runs a file; returns the last result of its first trial or None, how the run ended, and seconds."""
+    """Runs a file; returns the last result of its first trial or None, how the run ended, and CPU seconds."""
     environment = {**os.environ, "PYTHONPATH": str(BENCHMARKS.parent / "src"), "OMP_NUM_THREADS": "1"}
-    began = time.perf_counter()
+    before = cpu_seconds()
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as errors:
         command = [sys.executable, "-m", "rookery", "rllib", "train", "-f", str(path), "--local-mode"]
         running = subprocess.Popen(
             command, cwd=folder, env={**environment, "TUNE_RESULT_DIR": folder}, stdout=subprocess.DEVNULL,
             stderr=errors, start_new_session=True,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds)),
         )  # fmt: skip
         row, trials, end = None, 0, None
         while end is None:
@@ -82,19 +85,25 @@ def ran(path: Path, seconds: int, *, to_stop: bool) -> tuple[dict | None, str, f
             found = sorted(Path(folder).glob("*/*/result.json"), key=lambda each: each.stat().st_ctime)
             lines = [line for each in found for line in each.read_text(encoding="utf-8").splitlines()[-1:]]
             row, trials = json.loads(lines[0]) if lines else None, len(lines)
-            late = time.perf_counter() - began > seconds
-            if late or trials > 1 or (row is not None and not to_stop):
+            if trials > 1 or (row is not None and not to_stop):
                 break
-            time.sleep(0.5)
+            time.sleep(1)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(running.pid, signal.SIGKILL)
         running.wait()
-        spent = time.perf_counter() - began
+        spent = cpu_seconds() - before
         errors.seek(0)
         said = last_line(errors.read())
     if end is None:
-        return row, "its first trial ends" if trials > 1 else f"runs after {spent:.0f} s", spent
-    return row, "ends" if end == 0 else said or f"exit status {end}", spent
+        return row, "its first trial ends", spent
+    late = end in (-signal.SIGXCPU, -signal.SIGKILL)
+    return row, "ends" if end == 0 else f"runs after {spent:.0f} s" if late else said or f"exit status {end}", spent
+
+
+def cpu_seconds() -> float:
+    """Returns the CPU seconds of all processes that were waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def reason(said: str) -> str:
@@ -145,7 +154,7 @@ def seeded(path: Path, seed: int, folder: str) -> Path:
 
 
 class End(NamedTuple):
-    """How a run to its stop ended: return, env steps and seconds, and a line."""
+    """How a run to its stop ended: return, env steps and CPU seconds, and a line."""
 
     score: float
     steps: int
@@ -203,8 +212,8 @@ without a GPU that other work shared. {gpu} of {len(starts)} files ask for a GPU
 
 Made by `TUNED=FOLDER python benchmarks/rllib_tuned.py --to-stop --seconds 900 --write`: three seeds of each file, one
 run at a time, on one core of a machine that other work shared. RLlib's files have no seed; each run is of a copy with
-`seed: 1`, `2` or `3` in its `config`. A run ends at the return of the file, at its number of env steps, or after 15
-minutes. {len(stops) - missed.count("/")} of {len(stops)} files reach their return by the median of the seeds\
+`seed: 1`, `2` or `3` in its `config`. A run ends at the return of the file, at its number of env steps, or after 900
+seconds. {len(stops) - missed.count("/")} of {len(stops)} files reach their return by the median of the seeds\
 {f"; not {missed}" if missed else ""}. {left} others of the list have not been run.
 
 | file | stop at return | reached by seeds | env steps, median | by seed | return at end, by seed | seconds | why not |
@@ -219,7 +228,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=os.environ.get("TUNED"), help="default: TUNED")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="names of files, such as ppo/cartpole-ppo")
-    parser.add_argument("--seconds", type=int, default=60, help="limit of a run")
+    parser.add_argument("--seconds", type=int, default=60, help="limit of a run, in CPU seconds")
     parser.add_argument("--to-stop", action="store_true", help="run files of REACHABLE to their stop")
     parser.add_argument("--write", action="store_true", help=f"write the rows into {PAGE.name}")
     args = parser.parse_args()
