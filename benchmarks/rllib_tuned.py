@@ -83,7 +83,8 @@ def ran(path: Path, seconds: int, *, to_stop: bool) -> tuple[dict | None, str, f
         while end is None:
             end = running.poll()
             found = sorted(Path(folder).glob("*/*/result.json"), key=lambda each: each.stat().st_ctime)
-            lines = [line for each in found for line in each.read_text(encoding="utf-8").splitlines()[-1:]]
+            whole = [each.read_text(encoding="utf-8").rpartition("\n")[0] for each in found]
+            lines = [text.splitlines()[-1] for text in whole if text]
             row, trials = json.loads(lines[0]) if lines else None, len(lines)
             if trials > 1 or (row is not None and not to_stop):
                 break
