@@ -60,6 +60,7 @@ REACHABLE = (
     "dqn/cartpole-simpleq", "dqn/cartpole-apex", "sac/cartpole-sac", "sac/pendulum-sac",
     "sac/pendulum-transformed-actions-sac", "ddpg/pendulum-ddpg", "ddpg/pendulum-td3",
     "qmix/two-step-game-qmix", "qmix/two-step-game-qmix-vdn-mixer", "qmix/two-step-game-qmix-no-mixer",
+    "es/cartpole-es", "ars/cartpole-ars",
 )  # fmt: skip
 """Files whose stop may be reached within minutes on one core."""
 

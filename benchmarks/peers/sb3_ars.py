@@ -26,19 +26,19 @@ class Timed(BaseCallback):
     """Times whole updates, after some that warm up, and ends the training.
 
     Args:
-        warm_up: Seconds before the measurement.
-        seconds: Its length.
+        warm_up: Seconds of CPU time before the measurement.
+        seconds: Its length, likewise.
     """
 
     def __init__(self, warm_up: float, seconds: float) -> None:
         super().__init__()
         self.warm_up, self.seconds = warm_up, seconds
-        self.born = time.perf_counter()
+        self.born = time.process_time()
         self.began: tuple[float, int] | None = None
         self.rate = 0.0
 
     def _on_rollout_start(self) -> None:
-        now = time.perf_counter()
+        now = time.process_time()
         if self.began is None:
             if now - self.born >= self.warm_up:
                 self.began = now, self.num_timesteps

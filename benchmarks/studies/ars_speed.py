@@ -1,7 +1,8 @@
-"""Env steps a second of ARS beside SB3-contrib: ``ars_speed.py [--seconds 10] [--rounds 3]``.
+"""Env steps a CPU second of ARS beside SB3-contrib: ``ars_speed.py [--seconds 10] [--rounds 3]``.
 
-Both learn with the same settings on one core, in turn; the median of the rounds counts. Steps are those of candidates'
-episodes: others, which fill up Rookery's environments, do not count. SB3 is in an environment of its own
+Both learn with the same settings, each in one process on one core, in turn; the median of the rounds counts. Seconds are
+of CPU time, which other work on the machine changes less. Steps are those of candidates' episodes: others, which fill up
+Rookery's environments, do not count. SB3 is in an environment of its own
 (`benchmarks/peers/install.sh sb3`); where it is not, Rookery is measured alone. Writes
 `benchmarks/results/ars_speed.md`.
 """
@@ -32,7 +33,7 @@ from benchmarks.learning import machine
 BENCHMARKS = Path(__file__).parents[1]
 PAGE = BENCHMARKS / "results" / "ars_speed.md"
 WARM_UP = 2.0
-"""Seconds before a measurement begins."""
+"""Seconds of CPU time before a measurement begins."""
 
 
 @dataclass(frozen=True)
@@ -70,17 +71,17 @@ class Counted(BatchHook):
 
 
 def ours(task: Task, seconds: float, seed: int) -> float:
-    """Steps a second of Rookery."""
+    """Returns the steps a CPU second of Rookery."""
     model = ModelConfig(hidden=(), normalize_obs=task.normalize)
     cfg = ARSConfig(num_directions=task.directions, lr=task.lr, noise_std=task.noise, model=model)
     with Trainer(task.env, cfg, seed=seed, num_envs=8) as trainer:
         counted = Counted()
         trainer.learners["main"].hooks.append(counted)
-        born = time.perf_counter()
-        while time.perf_counter() - born < WARM_UP:
+        born = time.process_time()
+        while time.process_time() - born < WARM_UP:
             trainer.train_iteration()
-        began, before = time.perf_counter(), counted.steps
-        while (now := time.perf_counter()) - began < seconds:
+        began, before = time.process_time(), counted.steps
+        while (now := time.process_time()) - began < seconds:
             trainer.train_iteration()
         return (counted.steps - before) / (now - began)
 
@@ -121,14 +122,15 @@ def main() -> None:
         print(lines[-1], flush=True)
     about = ", ".join(f"{name} {value}" for name, value in {**machine(), **versions}.items())
     head = [
-        "# ARS: env steps a second, beside SB3-contrib",
+        "# ARS: env steps a CPU second, beside SB3-contrib",
         "",
         f"Made by `python benchmarks/studies/ars_speed.py --seconds {options.seconds:g} --rounds {options.rounds}`. "
         f"Machine: {about}.",
         "",
         "Linear policies with the same number of directions, step size and noise, on one core, in turn; observations",
         "of Swimmer are normalized (there by `VecNormalize`). Rookery steps 8 environments, SB3-contrib evaluates one",
-        "candidate after the other. Steps are those of candidates' episodes; the ratio is of the medians.",
+        "candidate after the other. Steps are those of candidates' episodes, seconds those of CPU time; the ratio is of the",
+        "medians.",
         "",
         "| environment | directions | Rookery | SB3-contrib | ratio |",
         "|---|---|---|---|---|",

@@ -14,6 +14,7 @@ from rookery.algorithms.evolution.population import CandidateReturns, returns_of
 from rookery.core.errors import ConfigError
 from rookery.core.seeding import Streams
 from rookery.core.spaces.arrays import action_spec, obs_spec
+from rookery.envs.vector.shares import SharesEnv
 from rookery.models.candidates import direction
 from rookery.rollout.candidates import CandidatePolicy
 
@@ -204,6 +205,18 @@ def test_refusals():
         Trainer(Line, ARSConfig(top_directions=9))
     with pytest.raises(ConfigError, match=r"asynchronous = true: policy 'main' is trained by ES, which cannot learn"):
         Trainer(Line, ESConfig(), sampling={"workers": 2, "asynchronous": True}, cluster={"ray": "here"})
+
+
+@pytest.mark.slow
+def test_environment_processes_change_nothing():
+    found = []
+    for processes in (0, 2):
+        with Trainer(Line, ESConfig(num_directions=4), seed=3, num_envs=4,
+                     sampling={"env_processes": processes}) as trainer:  # fmt: skip
+            assert isinstance(trainer.env, SharesEnv) is (processes > 0)
+            trainer.train_iteration()
+            found.append(trainer.learners["main"].optimizer.flat.data.clone())
+    assert torch.equal(*found)
 
 
 # --- workers ----------------------------------------------------------------------------------------------------------
