@@ -1,10 +1,9 @@
 """Env steps a CPU second of ARS beside SB3-contrib: ``ars_speed.py [--seconds 10] [--rounds 3]``.
 
-Both learn with the same settings, each in one process on one core, in turn; the median of the rounds counts. Seconds are
-of CPU time, which other work on the machine changes less. Steps are those of candidates' episodes: others, which fill up
-Rookery's environments, do not count. SB3 is in an environment of its own
-(`benchmarks/peers/install.sh sb3`); where it is not, Rookery is measured alone. Writes
-`benchmarks/results/ars_speed.md`.
+Both learn with the same settings, each in one process on one core, in turn; the median of the rounds counts. Seconds
+are of CPU time, which other work on the machine changes less. Steps are those of candidates' episodes: others, which
+fill up Rookery's environments, do not count. SB3 is in an environment of its own (`benchmarks/peers/install.sh sb3`);
+where it is not, Rookery is measured alone. Writes `benchmarks/results/ars_speed.md`.
 """
 
 from __future__ import annotations
@@ -129,8 +128,8 @@ def main() -> None:
         "",
         "Linear policies with the same number of directions, step size and noise, on one core, in turn; observations",
         "of Swimmer are normalized (there by `VecNormalize`). Rookery steps 8 environments, SB3-contrib evaluates one",
-        "candidate after the other. Steps are those of candidates' episodes, seconds those of CPU time; the ratio is of the",
-        "medians.",
+        "candidate after the other. Steps are those of candidates' episodes, seconds those of CPU time; the ratio is",
+        "of the medians.",
         "",
         "| environment | directions | Rookery | SB3-contrib | ratio |",
         "|---|---|---|---|---|",
