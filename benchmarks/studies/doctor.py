@@ -81,20 +81,23 @@ and hovering_pays are found by the flag `is_success` in the last info, and not w
 environment counts itself cannot be left out, and are only a likely cause of missing rewards.
 
 The tables of the other readers' runs were made again with the same command: of the second reader's, 7 of 8 are
-explained, and restart ends with an error of the library. The tables of broken and healthy runs at the top of this page
-are from before these rules."""
+explained, and restart ends with an error of the library."""
 
 FOURTH_STRANGER = """
 ## Broken runs of a fourth reader
 
 Eight more, written after all rules above by another reader, with what counts as a diagnosis written down beforehand
 (`tests/doctor/fourth_stranger/PREDICTIONS.md`; before that two live findings had been seen by accident, which played no
-part). When they were first examined, **3 of the 8 were explained** by the first two findings, strictly counted:
-one_policy_two_roles, hidden_goal and few_updates. Two runs without the fault had a false `few-updates`, which is a note
-since, where half of the updates have been made and the return has improved. The rules early-end-pays, reward-cycle,
-obs-rounded and statistics-not-shared, the warning of no-better-than-constant for a constant action that earns far more,
-and the causes of worse-than-random were written afterwards, with these scripts in view, so this table shows that they
-work and not how often an unknown fault is explained.
+part). When they were first examined, **3 of the 8 were explained** by the first two findings, strictly counted; 4 if a
+second cause of a finding counts. Explained were one_policy_two_roles (worse-than-random, whose first cause was the
+shared policy), hidden_goal (reward-unexplained-by-obs) and few_updates (few-updates). Not explained were
+fresh_statistics (few-updates and evaluation-below-training), greedy_early (reward-constant and action-constant),
+cheap_exit (a note), farm_progress (no-better-than-random) and integer_buffer (worse-than-random). Two runs without the
+fault had a false few-updates; it is a note since, where half of the updates have been made and the return has improved.
+
+The rules early-end-pays, reward-cycle, obs-rounded and statistics-not-shared, the warning of no-better-than-constant
+for a constant action that earns far more, and the causes of worse-than-random were written afterwards, with these
+scripts in view. So this table shows that they work, and not how often an unknown fault is explained.
 
 | run | fault | first two findings | findings that count without the fault |
 |---|---|---|---|"""
