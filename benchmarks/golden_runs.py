@@ -105,6 +105,15 @@ RUNS: dict[str, Run] = {
     "reinforce": Run({**POLE, "algorithm.name": "reinforce", **SHORT}),
     "es": Run({**POLE, "algorithm.name": "es", "algorithm.num_directions": 4}),
     "ars": Run({**POLE, "algorithm.name": "ars", "algorithm.num_directions": 4}),
+    "alphazero": Run(
+        {
+            "env.name": "TicTacToe",
+            "algorithm.name": "alphazero",
+            "algorithm.search.simulations": 4,
+            "algorithm.fragment_length": 8,
+            "algorithm.minibatch_size": 32,
+        }
+    ),
     "impala": Run({**POLE, "algorithm.name": "impala", "algorithm.rollout_size": 100, "sampling.staleness": 1}),
     "impala, rmsprop": Run(
         {**PENDULUM, "algorithm.name": "impala", "algorithm.rollout_size": 100, "algorithm.optimizer": "rmsprop"}

@@ -21,6 +21,7 @@ from rule_pages import rule_pages
 
 from rookery.algorithms.capabilities import TABLE_HEAD, Capabilities, capability_table
 from rookery.algorithms.imitation import ImitationConfig
+from rookery.algorithms.model_based.alphazero import TreeSearchConfig
 from rookery.algorithms.names import ALGORITHMS
 from rookery.algorithms.off_policy.action_noise import NoiseConfig
 from rookery.algorithms.off_policy.critics import CriticConfig
@@ -107,6 +108,7 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("algorithm.replay.hindsight, of dqn, sac, td3 and ddpg", "algorithm.replay.hindsight.", HindsightConfig),
     ("algorithm.values, of dqn", "algorithm.values.", ValuesConfig),
     ("algorithm.target, of dqn", "algorithm.target.", TargetConfig),
+    ("algorithm.search, of alphazero", "algorithm.search.", TreeSearchConfig),
     ("algorithm.exploration, of dqn", "algorithm.exploration.", ExplorationConfig),
     ("algorithm.exploration, of sac, td3 and ddpg", "algorithm.exploration.", NoiseConfig),
     ("algorithm.critic, of sac, td3 and ddpg", "algorithm.critic.", CriticConfig),

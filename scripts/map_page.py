@@ -101,6 +101,11 @@ SUBJECTS = (
     ("memory of policies", "models/cells/base.py:Memory, models/recall.py", "how-to/memory.md"),
     ("kernels", "native/forward.py:Forward, native/actor.py:NativeActor", "kernels.md"),
     ("replay", "replay/replay.py:Replay, replay/buffer.py:ReplayBuffer", "how-to/replay-memory.md"),
+    (
+        "search before acting",
+        "search/gumbel.py:search, rollout/searching.py:SearchingPolicy, envs/game_rules.py:GameRules",
+        "algorithms/alphazero.md",
+    ),
     ("goals reached in hindsight", "replay/hindsight/relabeling.py:Hindsight, run/goals.py", "algorithms/her.md"),
     ("reward signals", "signals/rewards.py:RewardSignals", "how-to/explore.md"),
     (

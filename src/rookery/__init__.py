@@ -39,6 +39,8 @@ _HOME = {
     "ES": "rookery.algorithms.evolution.es",
     "ARSConfig": "rookery.algorithms.evolution.ars",
     "ARS": "rookery.algorithms.evolution.ars",
+    "AlphaZeroConfig": "rookery.algorithms.model_based.alphazero",
+    "AlphaZero": "rookery.algorithms.model_based.alphazero",
     "DQNConfig": "rookery.algorithms.off_policy.dqn",
     "DQN": "rookery.algorithms.off_policy.dqn",
     "PQNConfig": "rookery.algorithms.on_policy.pqn",
@@ -117,6 +119,8 @@ if TYPE_CHECKING:
     from rookery.algorithms.evolution.ars import ARSConfig as ARSConfig
     from rookery.algorithms.evolution.es import ES as ES
     from rookery.algorithms.evolution.es import ESConfig as ESConfig
+    from rookery.algorithms.model_based.alphazero import AlphaZero as AlphaZero
+    from rookery.algorithms.model_based.alphazero import AlphaZeroConfig as AlphaZeroConfig
     from rookery.algorithms.multi_agent.maddpg import MADDPG as MADDPG
     from rookery.algorithms.multi_agent.maddpg import MADDPGConfig as MADDPGConfig
     from rookery.algorithms.multi_agent.mappo import MAPPO as MAPPO

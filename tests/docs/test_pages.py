@@ -134,6 +134,7 @@ SEARCHED = {
     "README": "reinforcement learning",
     "algorithms/a2c": "actor-critic",
     "algorithms/appo": "clipped surrogate",
+    "algorithms/alphazero": "alphazero",
     "algorithms/ars": "random search",
     "algorithms/awac": "advantage-weighted",
     "algorithms/bc": "behavioural cloning",

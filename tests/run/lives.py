@@ -9,6 +9,7 @@ from lived_in import Composite, Flags, Forks, Saying, Turns, Walk, Weary, Windy
 
 from rookery import (
     A2CConfig,
+    AlphaZeroConfig,
     APPOConfig,
     ARSConfig,
     AWACConfig,
@@ -230,6 +231,10 @@ CASES = {
         "config": {"sampling.iteration_steps": 200},
     },
     "ars": {"env": "CartPole-v1", "cfg": ARSConfig(num_directions=3), "config": {"sampling.iteration_steps": 200}},
+    "alphazero": {
+        "env": "TicTacToe",
+        "cfg": AlphaZeroConfig(rollout_size=40, minibatch_size=16, window=100, search={"simulations": 3}),
+    },
     "ppo with a penalty": {"env": "Pendulum-v1", "cfg": FAST.replace(kl_coef=0.3, lr=Linear(1e-3, 0.0, steps=500))},
     "turns, late agents": {
         "env": Turns,

@@ -51,6 +51,7 @@ SETTINGS = {
     "reinforce": {},
     "es": {"num_directions": 2},
     "ars": {"num_directions": 2},
+    "alphazero": {**PLAYED, "search.simulations": 2, "minibatch_size": 16},
     "dqn": SOFT,
     "pqn": MINIBATCHES,
     "vdn": SOFT,

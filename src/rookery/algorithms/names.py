@@ -16,6 +16,7 @@ ALGORITHMS = PluginTable(
         "reinforce": "rookery.algorithms.on_policy.reinforce:ReinforceConfig",
         "es": "rookery.algorithms.evolution.es:ESConfig",
         "ars": "rookery.algorithms.evolution.ars:ARSConfig",
+        "alphazero": "rookery.algorithms.model_based.alphazero:AlphaZeroConfig",
         "dqn": "rookery.algorithms.off_policy.dqn:DQNConfig",
         "pqn": "rookery.algorithms.on_policy.pqn:PQNConfig",
         "vdn": "rookery.algorithms.multi_agent.vdn:VDNConfig",

@@ -42,10 +42,11 @@ class SearchingPolicy(WorkerPolicy):
         of: The policy whose weights it uses; None = the policy of its own name.
 
     Attributes:
+        spec: Numbers of its searches.
         evaluations: States evaluated since this object was created.
     """
 
-    fixed: ClassVar[tuple[str, ...]] = ("env", "evaluations", "_spec", "_forward", "_device")
+    fixed: ClassVar[tuple[str, ...]] = ("env", "evaluations", "spec", "_forward", "_device")
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class SearchingPolicy(WorkerPolicy):
         assert isinstance(head, SearchHead)
         self.env = env
         self.evaluations = 0
-        self._spec = SearchSpec(**asdict(head))
+        self.spec = SearchSpec(**asdict(head))
         self._forward = attach(PriorNetwork(policy.trunk, policy.head, policy.model), learns=False)
         self._device = device_of(policy)
 
@@ -78,7 +79,7 @@ class SearchingPolicy(WorkerPolicy):
             raise ConfigError(f"policy {self.name!r}: {self.env.name} has no rules that a search can use")
         state = game.get_state(rows // len(self.env.kinds[self.kind].agents))
         drawn = None if noise is None else gumbel_noise(noise.cpu().numpy())
-        found = search(game, self.evaluate, state, drawn, self._spec)
+        found = search(game, self.evaluate, state, drawn, self.spec)
         self.evaluations += found.evaluations
         every = np.arange(len(rows))
         decisions.action[...] = found.action
@@ -91,5 +92,5 @@ class SearchingPolicy(WorkerPolicy):
         seen = {path: torch.from_numpy(leaf).to(self._device) for path, leaf in obs.items()}
         with torch.no_grad():
             prior = self._forward.outputs(ObservationRows(self.policy.normalize(seen)))
-        value = prior.value.clamp(self._spec.low, self._spec.high)
+        value = prior.value.clamp(self.spec.low, self.spec.high)
         return prior.logits.cpu().numpy(), value.cpu().numpy()

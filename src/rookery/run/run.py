@@ -47,7 +47,7 @@ from rookery.run.checkpoint.path_folders import as_typed
 from rookery.run.checkpoint.replays import load_sources
 from rookery.run.checks.memory_check import note_memory
 from rookery.run.compute import acting_threads, learning_threads
-from rookery.run.goals import replay_goals
+from rookery.run.games import connect_env
 from rookery.run.lessons.curriculum import Curriculum
 from rookery.run.lessons.parameters import check_parameters, training_plan
 from rookery.run.opponents.rating_games import RatingGames
@@ -455,7 +455,7 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
             learner.staleness = self.config.sampling.lag
             check_learner(learner, self.resolved)
             load_sources(name, learner, self._note)
-            replay_goals(learner, self.env, self._make_copies)
+            connect_env(learner, self.env, self._make_copies)
             self._threads[name] = self.config.threads or learning_threads(learner, self.env.num_lanes)
             self._pool.add_policy(name, learner.behaviour, total_demand(learner, self._ranks))
             self._self_play.introduce(name, learner, self._pool)

@@ -94,7 +94,7 @@ def completed(trees: Trees, spec: SearchSpec, nodes: np.ndarray) -> tuple[np.nda
     """Returns the completed values of actions, scaled to logits by sigma (eq. 8 of the paper), and as returns, ``[K,
     A]`` each.
 
-    An action without visits has the mixed value of eq. 33: the mean of the node's value and that of the visited
+    An action without visits has the mixed value of appendix D: the mean of the node's value and that of the visited
     actions, weighted by the prior.
 
     Args:

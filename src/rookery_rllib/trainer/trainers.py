@@ -72,7 +72,8 @@ UNSUPPORTED = {
     "MAML": "MAML is not implemented; draw a task in reset(), observe it, and use PPO",
     "MBMPO": "MB-MPO is not implemented; use SAC, which needs few environment steps",
     "SlateQ": "SlateQ is not implemented; give slates numbers, as a Discrete space, and use DQN",
-    "contrib/AlphaZero": "AlphaZero is not implemented; use PPO with masks of possible moves",
+    "contrib/AlphaZero": "the trainer is not implemented; use Rookery's own, with the same get_state() and "
+    "set_state(state): rookery train MODULE:ENV --algo alphazero env.implementation=serial; or PPO with masks",
     "contrib/LinTS": "linear bandits are not implemented; use DQN with gamma = 0",
     "contrib/LinUCB": "linear bandits are not implemented; use DQN with gamma = 0",
 }

@@ -20,6 +20,7 @@ from rookery.core.process.activity import RESET, note_activity
 from rookery.core.process.tracebacks import described
 from rookery.core.spaces.arrays import MASK
 from rookery.envs.adapters.gym_env import AGENT, GymLane
+from rookery.envs.adapters.gym_rules import GymRules
 from rookery.envs.adapters.lane import (
     NEW_API,
     RESTING,
@@ -121,6 +122,13 @@ class SerialEnv(VectorBase):
     def first(self) -> Any:
         """The environment of the first lane, as its user made it."""
         return self._lanes[0].env
+
+    def rules(self) -> GymRules | None:
+        """Returns rules that step the environments; None unless each has one agent, and a state that can be saved."""
+        if not self.single or self.logged:
+            return None
+        (kind,), (rows,) = self.kinds, self._step.rows
+        return GymRules([lane.env for lane in self._lanes], kind.obs, kind.action, rows.obs)
 
     def attach(self, slab: Slab, agents: Layout | None = None) -> None:
         """Switches to another slab and copies the current content; also switches to its layout, if that is new."""
