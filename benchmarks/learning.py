@@ -257,7 +257,6 @@ CLAIMS = [
         3,
         without=SHUFFLED,
         control_below=100,
-        seeds=1,
     ),
     Claim("cartpole-reinforce", preset("CartPole-v1", "reinforce"), 200_000, evaluation_return, 350, 0.2),
     Claim("pendulum", preset("Pendulum-v1"), 100_000, evaluation_return, -250, 0.5),
