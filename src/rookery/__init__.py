@@ -41,6 +41,12 @@ _HOME = {
     "ARS": "rookery.algorithms.evolution.ars",
     "AlphaZeroConfig": "rookery.algorithms.model_based.alphazero",
     "AlphaZero": "rookery.algorithms.model_based.alphazero",
+    "LinUCBConfig": "rookery.algorithms.bandits.lin_ucb",
+    "LinUCB": "rookery.algorithms.bandits.lin_ucb",
+    "LinTSConfig": "rookery.algorithms.bandits.lin_ts",
+    "LinTS": "rookery.algorithms.bandits.lin_ts",
+    "NeuralLinearConfig": "rookery.algorithms.bandits.neural_linear",
+    "NeuralLinear": "rookery.algorithms.bandits.neural_linear",
     "DQNConfig": "rookery.algorithms.off_policy.dqn",
     "DQN": "rookery.algorithms.off_policy.dqn",
     "PQNConfig": "rookery.algorithms.on_policy.pqn",
@@ -115,6 +121,12 @@ _HOME = {
 __all__ = ["__version__", *_HOME]
 
 if TYPE_CHECKING:
+    from rookery.algorithms.bandits.lin_ts import LinTS as LinTS
+    from rookery.algorithms.bandits.lin_ts import LinTSConfig as LinTSConfig
+    from rookery.algorithms.bandits.lin_ucb import LinUCB as LinUCB
+    from rookery.algorithms.bandits.lin_ucb import LinUCBConfig as LinUCBConfig
+    from rookery.algorithms.bandits.neural_linear import NeuralLinear as NeuralLinear
+    from rookery.algorithms.bandits.neural_linear import NeuralLinearConfig as NeuralLinearConfig
     from rookery.algorithms.evolution.ars import ARS as ARS
     from rookery.algorithms.evolution.ars import ARSConfig as ARSConfig
     from rookery.algorithms.evolution.es import ES as ES

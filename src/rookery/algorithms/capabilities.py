@@ -48,6 +48,10 @@ class Capabilities:
     """
     needs_timestep_id: bool = False
     """Whether observations have a number that is the same for all members of a group at one time step."""
+    learns_single_decisions: bool = False
+    """Whether it learns the rewards of single decisions, without a future (contextual bandits). An iteration of such
+    algorithms alone has 1000 env steps, and metrics have the regret that an environment reports.
+    """
     speed_hints: Mapping[str, str] = field(default_factory=dict, hash=False)
     """How to make learning cheaper per step, by the name of a setting, for ``rookery bench``."""
 

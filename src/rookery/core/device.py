@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 import sysconfig
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,8 @@ def has_bfloat16(device: str) -> bool:
 
 
 def device_of(module: nn.Module) -> torch.device:
-    """Returns the device of a module's weights; the CPU without weights."""
-    return next((weight.device for weight in module.parameters()), torch.device("cpu"))
+    """Returns the device of a module's weights, or of its buffers if it has no weights; the CPU without both."""
+    return next((tensor.device for tensor in chain(module.parameters(), module.buffers())), torch.device("cpu"))
 
 
 def as_tensor(values: Any) -> Tensor:

@@ -37,7 +37,8 @@ def remaining(run: Run, progress: Progress) -> int:
     on_policy = {
         name: one
         for name, one in run.learners.items()
-        if one.replay is None and (all(learns(name) for learns in run._parts.is_learning) or name in progress.learned)
+        if not (one.replay or one.cfg.capabilities.learns_single_decisions)
+        and (all(learns(name) for learns in run._parts.is_learning) or name in progress.learned)
     }
     if not on_policy:
         left = int(run._criteria.get("env_steps", 0)) - progress.env_steps  # a run ends at its criterion
@@ -45,8 +46,7 @@ def remaining(run: Run, progress: Progress) -> int:
     if all(name in progress.learned for name in on_policy):
         return 0
     demands = [learner.demand for learner in on_policy.values()]
-    largest = max(d.decisions or d.fragment_length * run.env.num_lanes * run._ranks.size for d in demands)
-    return CAP * largest - passed
+    return CAP * max(d.decisions or d.fragment_length * run.env.num_lanes * run._ranks.size for d in demands) - passed
 
 
 def ahead(run: Run, progress: Progress) -> int:

@@ -282,6 +282,10 @@ PQN_PRESETS: dict[str, dict[str, Any]] = {
 }
 """By environment."""
 
+PULLS: dict[str, Any] = {"sampling.num_envs": 1, "sampling.iteration_steps": 100, "stop.env_steps": 1_000}
+SHARED_PULLS = {**PULLS, "algorithm.arm_features": "obs"}
+PULLS_BY_CONTEXT = dict.fromkeys(("LinearBandit", "QuadraticBandit", "WheelBandit"), PULLS)
+
 ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "ppo": {
         "CartPole-v1": {
@@ -459,6 +463,9 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "reinforce": {
         "CartPole-v1": {"sampling.num_envs": 8, "stop.env_steps": 200_000},
     },
+    "linucb": {"SharedBandit": SHARED_PULLS, **PULLS_BY_CONTEXT},
+    "lints": {"SharedBandit": SHARED_PULLS, **PULLS_BY_CONTEXT},
+    "neural_linear": {**PULLS_BY_CONTEXT, "QuadraticBandit": {**PULLS, "stop.env_steps": 3_000}},
     "es": {
         "CartPole-v1": {"sampling.num_envs": 8, "stop.env_steps": 200_000},
     },

@@ -40,6 +40,7 @@ from rookery.rollout.goal_success import success_listeners
 from rookery.rollout.hooks import UNNAMED, EpisodeListener, EpisodeListeners, EpisodeResult, moments_of
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.pool import WorkerPool
+from rookery.rollout.regret import Regret
 from rookery.rollout.remote.ranked_pool import RankedPool
 from rookery.rollout.remote.shares import LaneShare, ShareMapping
 from rookery.rollout.worker import RolloutWorker, Sample
@@ -367,7 +368,9 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
         self._curriculum = Curriculum(self.config.curriculum)
         self._self_play = SelfPlay(resolved, env, mapping, self._streams)
         self._match = RatingGames(self.config, self._draws, self._streams, mapping, self._copies)
-        self._pool = self._make_pool([*listeners, *success_listeners(env)])
+        bandits = any(entry.algorithm.capabilities.learns_single_decisions for entry in self.config.policies.values())
+        built_in = [*success_listeners(env), *([Regret()] if bandits else [])]
+        self._pool = self._make_pool([*listeners, *built_in])
         self._counters = self._pool.counters()
         self._introduce(self._self_play.with_exploiters(kinds_of(env, mapping)))
 

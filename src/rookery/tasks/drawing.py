@@ -806,3 +806,25 @@ def draw_points(points: np.ndarray, radius: float, timestep: int, max_timesteps:
             pen.ellipse((middle[0] - r, middle[1] - r, middle[0] + r, middle[1] + r), fill=color)
     distance = float(np.linalg.norm(points[0] - points[1]))
     return picture.finish([("distance", INK, f"{distance:.2f}")], timestep, max_timesteps)
+
+
+def draw_arms(means: np.ndarray, pulled: int | None) -> np.ndarray:
+    """Draws the mean reward of each arm as a bar, the best one gold; a dot marks the one that was pulled.
+
+    Args:
+        means: ``[arms]``.
+        pulled: Number of the pulled arm, or None.
+    """
+    bar, high = 32, 240
+    picture = blank(bar * len(means) + 2 * MARGIN, high + 2 * MARGIN)
+    low, top = min(float(means.min()), 0.0), max(float(means.max()), 0.0)
+    heights = MARGIN + high * (top - np.append(means, 0.0)) / max(top - low, 1e-9)
+    with picture.pen() as pen:
+        for arm, end in enumerate(heights[:-1]):
+            left = MARGIN + bar * arm
+            color = GOLD if arm == int(means.argmax()) else BLUE
+            pen.rectangle((left + 4, min(end, heights[-1]), left + bar - 4, max(end, heights[-1]) + 1), fill=color)
+            if arm == pulled:
+                middle = left + bar / 2
+                pen.ellipse((middle - 5, end - 5, middle + 5, end + 5), fill=INK)
+    return picture.pixels

@@ -35,6 +35,10 @@ OURS = {
     "OneDimension": "rookery.tasks.one_dimension:OneDimension",
     "BitFlip": "rookery.tasks.goal_tasks:BitFlip",
     "PointReach": "rookery.tasks.goal_tasks:PointReach",
+    "LinearBandit": "rookery.tasks.bandits.drawn_weights:LinearBandit",
+    "SharedBandit": "rookery.tasks.bandits.drawn_weights:SharedBandit",
+    "QuadraticBandit": "rookery.tasks.bandits.drawn_weights:QuadraticBandit",
+    "WheelBandit": "rookery.tasks.bandits.wheel:WheelBandit",
     **TENSORS,
 }
 """Import paths of the bundled environments, by short name."""
