@@ -92,6 +92,8 @@ OTHER = {
     "l2_reg": 0.5,
     "opt_type": "rmsprop",
     "rollouts_used": 8,
+    "model.alpha": 4,
+    "model.lambda_": 0.5,
     "replay_proportion": 2.0,
     "model.attention_use_n_prev_actions": 1,
     "model.attention_use_n_prev_rewards": 1,
@@ -261,7 +263,7 @@ def test_a_key_that_is_set_or_translated_changes_what_the_table_says():
         if not row.paths or key in REFUSED_IF_SET or (algorithm, key) in SAME:
             continue
         if (
-            algorithm in (*FORGETFUL, *algorithms.OFFLINE, *algorithms.EVOLUTION)
+            algorithm in (*FORGETFUL, *algorithms.OFFLINE, *algorithms.EVOLUTION, *algorithms.BANDITS)
             and key != "model.lstm_cell_size"
             and ("lstm" in key or "attention" in key)
         ):

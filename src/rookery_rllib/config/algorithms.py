@@ -34,6 +34,14 @@ OFFLINE = (*CLONING_KIND, "CQL")
 EVOLUTION = ("ES", "ARS")
 """Algorithms that learn from the returns of candidates."""
 
+BANDITS = ("LinUCB", "LinTS")
+"""Algorithms that learn the rewards of single decisions."""
+
+ONE_STEP = {
+    "num_workers": 0, "framework": "torch", "rollout_fragment_length": 1, "train_batch_size": 1,
+    "timesteps_per_iteration": 100,
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class OldAlgorithm:
@@ -140,6 +148,12 @@ ALGORITHMS = {
     "ARS": OldAlgorithm("ars", changes={
         "observation_filter": "MeanStdFilter", "eval_prob": 0.03, "action_noise_std": 0.0,
     }),
+    "LinUCB": OldAlgorithm("linucb", changes={
+        **ONE_STEP, "exploration_config": {"type": "ray.rllib.contrib.bandits.exploration.UCB"},
+    }),
+    "LinTS": OldAlgorithm("lints", "", {
+        **ONE_STEP, "exploration_config": {"type": "ray.rllib.contrib.bandits.exploration.ThompsonSampling"},
+    }, "LinTS draws weights with the covariance of the posterior here; in RLlib it stays that of the prior"),
     "QMIX": OldAlgorithm("qmix", "", {
         **FROM_REPLAY, "exploration_config": EPSILON_GREEDY, "evaluation_config": {"explore": False}, "lr": 0.0005,
         "rollout_fragment_length": 4, "train_batch_size": 32,
@@ -199,6 +213,7 @@ PINS: list[tuple[Collection[str], dict[str, Any]]] = [
     (EVOLUTION, {"episodes_per_candidate": 1, "max_grad_norm": None}),
     (("ES",), {"return_shaping": "ranks", "optimizer": "adam"}),
     (("ARS",), {"weight_decay": 0.0}),
+    (BANDITS, {"discount": 1.0, "intercept": False}),
     (CLONING_KIND, {"validation": 0.0, "distribution": "gaussian", "entropy_coef": 0.0, "adam_eps": 1e-8}),
     (Q_KIND, {"target.kind": "hard"}),
     ((*SAC_KIND, *DDPG_KIND), {"adam_eps": 1e-7, "critic.norm": "none", "critic.quantiles": None}),

@@ -23,8 +23,9 @@ GONE_EXPLORATIONS: dict[str, str] = {
     "postprocess_trajectory of a custom Exploration adds",
     "SlateEpsilonGreedy": "slates are not supported; use EpsilonGreedy",
     "SlateSoftQ": "slates are not supported; use SoftQ",
-    "ThompsonSampling": "bandits are not supported",
-    "UpperConfidenceBound": "bandits are not supported",
+    "ThompsonSampling": "it is the exploration of contrib/LinTS",
+    "UCB": "it is the exploration of contrib/LinUCB",
+    "UpperConfidenceBound": "it is the exploration of contrib/LinUCB",
 }
 """Types of exploration that do not exist here, with replacements."""
 

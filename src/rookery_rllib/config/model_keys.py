@@ -7,6 +7,7 @@ from typing import Any
 from rookery.face import nearest
 from rookery_rllib.base.deprecation import DEPRECATED_VALUE
 from rookery_rllib.config.algorithms import (
+    BANDITS,
     CLONING_KIND,
     DDPG_KIND,
     EVOLUTION,
@@ -109,7 +110,7 @@ def memory(reader: Reader) -> Values:
         values[f"{path}previous_{name}"] = many > 0
     if reader.algorithm == "R2D2" and not (lstm or attends) and reader.get("model.custom_model") is None:
         reader.refuse("model.use_lstm", "R2D2 trains recurrent policies; set model.use_lstm = True, or use DQN")
-    if (lstm or attends) and reader.algorithm in ("SimpleQ", *DDPG_KIND, "MADDPG", *OFFLINE, *EVOLUTION):
+    if (lstm or attends) and reader.algorithm in ("SimpleQ", *DDPG_KIND, "MADDPG", *OFFLINE, *EVOLUTION, *BANDITS):
         use = "R2D2" if reader.algorithm == "SimpleQ" else "PPO"
         key = "model.use_lstm" if lstm else "model.use_attention"
         reader.refuse(key, f"{reader.algorithm} does not train policies with memory; use {use}")
@@ -140,13 +141,16 @@ MODEL = [
     refused("model.conv_filters model.conv_activation model.no_final_linear",
             "convolutions cannot be listed for this algorithm; the setting model.cnn chooses the image network",
             OUTSIDE_LAYERS),
+    ignored("model.fcnet_hiddens model.fcnet_activation model.post_fcnet_hiddens model.post_fcnet_activation "
+            "model.conv_filters model.conv_activation model.no_final_linear", "models are linear in the observation",
+            BANDITS),
     ignored({"model.free_log_std": False}, "the log standard deviation is always a free parameter, as with True"),
     by(shared_trunk, {"model.vf_share_layers": True}, f"{M}shared_trunk",
        "Whether the value function shares the policy's features.", ON_POLICY),
     by(shared_trunk, {"vf_share_layers": DEPRECATED_VALUE}, f"{M}shared_trunk", "Former name of vf_share_layers.",
        PPO_KIND),
     ignored("model.vf_share_layers", "the algorithm has no value function beside its policy network",
-            ("PG", *CLONING_KIND, *OFF_POLICY, *EVOLUTION)),
+            ("PG", *CLONING_KIND, *OFF_POLICY, *EVOLUTION, *BANDITS)),
     by(memory, {"model.use_lstm": False, "model.max_seq_len": 20, "model.lstm_cell_size": 256,
        "model.lstm_use_prev_action": False, "model.lstm_use_prev_reward": False,
        "model.lstm_use_prev_action_reward": DEPRECATED_VALUE, "model.use_attention": False,

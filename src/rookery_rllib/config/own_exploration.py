@@ -15,7 +15,7 @@ def own_exploration(config: Mapping[str, Any]) -> Callable[..., Any] | None:
     kind = (config.get("exploration_config") or {}).get("type")
     if isinstance(kind, str) and "." in kind:
         module, _, name = kind.replace(":", ".").rpartition(".")
-        if module.startswith("ray.rllib.utils.exploration"):
+        if module.startswith(("ray.rllib.utils.exploration", "ray.rllib.contrib.bandits.exploration")):
             return None
         found = imported(module, name)
         if found is None:

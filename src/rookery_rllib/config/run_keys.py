@@ -11,6 +11,7 @@ from rookery.face import nearest
 from rookery_rllib.base.deprecation import DEPRECATED_VALUE
 from rookery_rllib.config.algorithms import (
     ALGORITHMS,
+    BANDITS,
     CLONING_KIND,
     DDPG_KIND,
     EVOLUTION,
@@ -169,7 +170,7 @@ THREADS = {"intra_op_parallelism_threads": 8, "inter_op_parallelism_threads": 8}
 
 LEARNING = [
     to({"gamma": 0.99}, f"{A}gamma", "Discount factor.",
-       tuple(name for name in ALGORITHMS if name not in ("BC", *EVOLUTION)), rl2="training"),
+       tuple(name for name in ALGORITHMS if name not in ("BC", *EVOLUTION, *BANDITS)), rl2="training"),
     ignored("gamma", "behavioural cloning has no rewards", ("BC",)),
     by(learning_rate, {"lr": 0.0001}, f"{A}lr", "Learning rate.", (*ON_POLICY, "PG", *Q_KIND, *CLONING_KIND)),
     by(learning_rate, {"lr_schedule": None}, f"{A}lr", "Learning rate by env steps, [[step, rate], ...].",

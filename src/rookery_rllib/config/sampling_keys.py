@@ -7,6 +7,7 @@ import math
 from rookery.face import usable_cores
 from rookery_rllib.config.algorithms import (
     A2C_KIND,
+    BANDITS,
     CLONING_KIND,
     EVOLUTION,
     IMPALA_KIND,
@@ -113,6 +114,8 @@ def iteration(reader: Reader) -> Values:
         return {"sampling.iteration_steps": max(steps, reader.whole("train_batch_size", 1))}
     if reader.algorithm in (*OFF_POLICY, *TEAM_KIND):
         return {"sampling.iteration_steps": max(steps, reader.round)}
+    if reader.algorithm in BANDITS:
+        return {"sampling.iteration_steps": max(steps, 1)}
     if reader.algorithm in EVOLUTION:
         least = reader.whole("train_batch_size") if reader.algorithm == "ES" else 0
         return {"sampling.iteration_steps": max(steps, least) or None}

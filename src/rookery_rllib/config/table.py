@@ -6,6 +6,7 @@ RLlib 2's methods, messages about unknown keys and a page of the documentation a
 
 from __future__ import annotations
 
+from rookery_rllib.config.bandit_keys import BANDIT_KEYS
 from rookery_rllib.config.evolution_keys import EVOLUTION_KEYS
 from rookery_rllib.config.exploration_keys import EXPLORATION
 from rookery_rllib.config.model_keys import MODEL
@@ -32,6 +33,7 @@ SUBJECTS: dict[str, list[list[Row]]] = {
     "MARWIL, BC, CQL": OFFLINE_KEYS,
     "QMIX and MADDPG": TEAM_KEYS,
     "ES and ARS": EVOLUTION_KEYS,
+    "LinUCB and LinTS": BANDIT_KEYS,
     "Exploration": EXPLORATION,
 }
 """The rows by subject; keys with the same text are neighbours."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,14 @@ from rookery.face import ActionHead, Algorithm, ConfigError, as_tensor
 from rookery.face import Policy as Actor
 from rookery_rllib.batch.numpy_functions import as_arrays
 from rookery_rllib.model.preprocessors import RowPreprocessor
+
+
+@dataclass(frozen=True)
+class ArmModel:
+    """Posterior of the weights of an arm: mean ``[d]`` and covariance ``[d, d]``."""
+
+    theta: Tensor
+    covariance: Tensor
 
 
 class DefaultModel:
@@ -73,6 +82,21 @@ class DefaultModel:
 
     def state_dict(self) -> dict[str, Tensor]:
         return self.module.state_dict()
+
+    @property
+    def arms(self) -> list[ArmModel]:
+        """The linear models of a bandit, one for each action; raises an AttributeError for other policies."""
+        posterior = getattr(self._policy.head, "posterior", None)
+        if posterior is None:
+            raise AttributeError(f"{self.name}: arms: only policies of LinUCB and LinTS have models of arms")
+        return [ArmModel(mean.float(), (root.T @ root).float()) for mean, root in zip(posterior.mean, posterior.root,
+                                                                                     strict=True)]  # fmt: skip
+
+    @property
+    def arm(self) -> ArmModel:
+        """The linear model that all actions of a bandit share."""
+        (arm,) = self.arms
+        return arm
 
     def __str__(self) -> str:
         return str(self.module)

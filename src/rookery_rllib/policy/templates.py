@@ -16,7 +16,7 @@ import torch
 from rookery.face import ConfigError, nearest
 from rookery_rllib.batch.postprocessing import compute_gae_for_sample_batch
 from rookery_rllib.batch.torch_functions import apply_grad_clipping, convert_to_non_torch_type
-from rookery_rllib.config.algorithms import EVOLUTION, IMPALA_KIND
+from rookery_rllib.config.algorithms import BANDITS, EVOLUTION, IMPALA_KIND
 from rookery_rllib.config.defaults import DEFAULT_CONFIGS
 from rookery_rllib.model.catalog import ModelCatalog, custom_action_dist, custom_model
 from rookery_rllib.model.model_v2 import ModelV2
@@ -268,6 +268,7 @@ def class_for(algorithm: str, options: Mapping[str, Any]) -> type[TorchPolicy] |
     if algorithm not in KINDS:
         how = "corrects for older weights" if algorithm in IMPALA_KIND else "learns from replay"
         how = "acts by the most probable actions" if algorithm in EVOLUTION else how
+        how = "acts by its posterior" if algorithm in BANDITS else how
         raise ConfigError(
             f"rllib config: model.custom_action_dist = {options['custom_action_dist']!r}: {algorithm} {how}, "
             "by Rookery's own distributions; leave it out, or use PPO, A2C or PG"

@@ -6,7 +6,7 @@ from typing import Any
 
 from rookery.face import ConfigError, Layer
 from rookery_rllib.base.notices import say_once
-from rookery_rllib.config.algorithms import DDPG_KIND, EVOLUTION, ON_POLICY, Q_KIND, SAC_KIND
+from rookery_rllib.config.algorithms import BANDITS, DDPG_KIND, EVOLUTION, ON_POLICY, Q_KIND, SAC_KIND
 from rookery_rllib.config.defaults import merge_trainer_configs
 from rookery_rllib.model.catalog import custom_model, network_factory
 from rookery_rllib.model.model_v2 import ScriptNetwork
@@ -93,7 +93,7 @@ def policy_layers(trainer: Any, name: str, entry: Any) -> list[Layer]:
         features = feature_settings(own, options, entry.action_space or trainer.action_space)
         layer = {f"policies.{name}.{setting}": value for setting, value in features.items()}
         return [Layer(f"policy {name}: custom_model", layer)]
-    if algorithm in (*SAC_KIND, *EVOLUTION):
+    if algorithm in (*SAC_KIND, *EVOLUTION, *BANDITS):
         raise ConfigError(
             f"rllib config: model.custom_model = {options['custom_model']!r}: the networks of {algorithm} "
             "are made by settings alone; leave it out, or use DDPG, TD3 or PPO, or "

@@ -14,11 +14,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rookery.face import ConfigError, nearest
-from rookery_rllib.config.algorithms import EVOLUTION, OFF_POLICY
+from rookery_rllib.config.algorithms import BANDITS, EVOLUTION, OFF_POLICY
 from rookery_rllib.config.defaults import DEFAULT_CONFIGS, merge_trainer_configs
 from rookery_rllib.env.envs import EnvContext
 from rookery_rllib.execution.iterators import LocalIterator
 from rookery_rllib.policy.policies import PolicySpec
+from rookery_rllib.trainer.bandit_trainer import BanditTrainer
 from rookery_rllib.trainer.base_trainer import BaseTrainer
 from rookery_rllib.trainer.evolution_trainer import EvolutionTrainer
 from rookery_rllib.trainer.random_agent import RandomAgent
@@ -33,10 +34,15 @@ class Trainer(BaseTrainer):
 
 # --- the algorithms ---------------------------------------------------------------------------------------------------
 
+KINDS_OF_TRAINERS: dict[str, tuple[type[BaseTrainer], ...]] = {
+    **dict.fromkeys(EVOLUTION, (EvolutionTrainer,)),
+    **dict.fromkeys(BANDITS, (BanditTrainer,)),
+}
+
 TRAINERS: dict[str, type[Trainer]] = {
     algorithm: type(
         f"{algorithm}Trainer",
-        (EvolutionTrainer, Trainer) if algorithm in EVOLUTION else (Trainer,),
+        (*KINDS_OF_TRAINERS.get(algorithm, ()), Trainer),
         {
             "_name": algorithm,
             "_algorithm": algorithm,
@@ -56,6 +62,7 @@ QMixTrainer, MADDPGTrainer = TRAINERS["QMIX"], TRAINERS["MADDPG"]
 ImpalaTrainer, APPOTrainer = TRAINERS["IMPALA"], TRAINERS["APPO"]
 MARWILTrainer, BCTrainer, CQLTrainer = (TRAINERS[name] for name in ("MARWIL", "BC", "CQL"))
 ESTrainer, ARSTrainer = TRAINERS["ES"], TRAINERS["ARS"]
+LinUCBTrainer, LinTSTrainer = TRAINERS["LinUCB"], TRAINERS["LinTS"]
 ApexTrainer, ApexDDPGTrainer = TRAINERS["APEX"], TRAINERS["APEX_DDPG"]
 
 
@@ -74,8 +81,6 @@ UNSUPPORTED = {
     "SlateQ": "SlateQ is not implemented; give slates numbers, as a Discrete space, and use DQN",
     "contrib/AlphaZero": "the trainer is not implemented; use Rookery's own, with the same get_state() and "
     "set_state(state): rookery train MODULE:ENV --algo alphazero env.implementation=serial; or PPO with masks",
-    "contrib/LinTS": "linear bandits are not implemented; use DQN with gamma = 0",
-    "contrib/LinUCB": "linear bandits are not implemented; use DQN with gamma = 0",
 }
 """Trainers of 2021 that do not exist here, with what to use."""
 

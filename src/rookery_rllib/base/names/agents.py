@@ -82,6 +82,15 @@ ray.rllib.agents.qmix  .qmix: *
 ray.rllib.agents.sac.sac  trainer.trainers: SACTrainer  config.defaults: DEFAULT_CONFIG=SAC_DEFAULT_CONFIG
 ray.rllib.agents.sac  policy.templates: sac_torch_policy.SACTorchPolicy sac_tf_policy.SACTFPolicy  .*: *
 
+ray.rllib.contrib.bandits.agents.lin_ucb  trainer.trainers: LinUCBTrainer
+    config.defaults: UCB_CONFIG=LINUCB_DEFAULT_CONFIG
+ray.rllib.contrib.bandits.agents.lin_ts  trainer.trainers: LinTSTrainer
+    config.defaults: TS_CONFIG=LINTS_DEFAULT_CONFIG
+ray.rllib.contrib.bandits.agents  .lin_ucb: LinUCBTrainer  .lin_ts: LinTSTrainer
+ray.rllib.contrib.bandits.envs.discrete  examples.bandit_envs: LinearDiscreteEnv WheelBanditEnv
+ray.rllib.contrib.bandits.envs.parametric  examples.bandit_envs: ParametricItemRecoEnv
+ray.rllib.contrib.bandits.envs  .discrete: LinearDiscreteEnv WheelBanditEnv  .parametric: ParametricItemRecoEnv
+
 ray.rllib.contrib.maddpg.maddpg  trainer.trainers: MADDPGTrainer  config.defaults: DEFAULT_CONFIG=MADDPG_DEFAULT_CONFIG
 ray.rllib.contrib.maddpg  .maddpg: *
 ray.rllib.contrib.random_agent.random_agent  trainer.trainers: RandomAgentTrainer
