@@ -66,6 +66,7 @@ ITSELF = {
     "env.name": "TicTacToe",
     "self_play.main": {"snapshot_every": 150, "swap_every": 60, "window": 3, "anchors": {"random": "random"}},
 }
+PULL = {"env.name": "LinearBandit", "algorithm.model.hidden": [], "sampling.iteration_steps": 80}
 PENDULUM, POLE = {"env.name": "Pendulum-v1"}, {"env.name": "CartPole-v1"}
 
 
@@ -114,6 +115,10 @@ RUNS: dict[str, Run] = {
             "algorithm.minibatch_size": 32,
         }
     ),
+    "linucb": Run({**PULL, "algorithm.name": "linucb", "algorithm.discount": 0.9}),
+    "lints": Run({**PULL, "algorithm.name": "lints"}),
+    "neural_linear": Run({**PULL, "algorithm.name": "neural_linear", "algorithm.gradient_steps": 5,
+         "algorithm.model.hidden": [16]}),
     "impala": Run({**POLE, "algorithm.name": "impala", "algorithm.rollout_size": 100, "sampling.staleness": 1}),
     "impala, rmsprop": Run(
         {**PENDULUM, "algorithm.name": "impala", "algorithm.rollout_size": 100, "algorithm.optimizer": "rmsprop"}

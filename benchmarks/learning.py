@@ -24,21 +24,25 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+import numpy as np
 import torch
 
 import rookery
-from rookery import DQNConfig, MultiAgentArena, PPOConfig, Trainer
+from rookery import Callback, DQNConfig, MultiAgentArena, PPOConfig, Trainer
 from rookery.algorithms.algorithm import Algorithm, BatchHook
 from rookery.algorithms.evolution.population import CandidateReturns
 from rookery.core.schedules import Linear
 from rookery.core.settings.layers import flow
 from rookery.models.cells.table import CELLS
+from rookery.rollout.hooks import Episode
+from rookery.tasks.bandits.drawn_weights import LinearBandit, QuadraticBandit, SharedBandit
 
 RESULTS = Path(__file__).parent / "results"
 CONTROL_STEPS = 100_000  # without learning more steps change nothing
 NOTHING: dict[str, Any] = {}
 FORGETFUL = {"algorithm.model.memory.kind": "none"}
 UNREMEMBERED = {**FORGETFUL, "algorithm.replay.burn_in": 0, "algorithm.batch_size": 512}  # as many decisions a batch
+HIDDEN = {"context": "hidden"}
 SHUFFLED = {"returns": "shuffled among candidates"}
 LATE: dict[str, Any] = {"sampling.staleness": 1}  # the weights that play are an update older than those that learn
 ICE: dict[str, Any] = {**LATE, "sampling.num_envs": 16, "env.config": {"is_slippery": False}}
@@ -188,6 +192,65 @@ def evolution(env: str, algorithm: str, settings: Mapping[str, Any] = NOTHING) -
     return make_shuffled
 
 
+class BlindLinearBandit(LinearBandit):
+    """A bandit that shows zeros instead of the context."""
+
+    def reset(self, **settings: Any) -> tuple[np.ndarray, dict[str, Any]]:
+        """Draws the next context, and returns zeros."""
+        obs, info = super().reset(**settings)
+        return np.zeros_like(obs), info
+
+
+class BlindSharedBandit(SharedBandit):
+    """A bandit that shows zeros instead of the features of arms."""
+
+    def reset(self, **settings: Any) -> tuple[np.ndarray, dict[str, Any]]:
+        """Draws the next features, and returns zeros."""
+        obs, info = super().reset(**settings)
+        return np.zeros_like(obs), info
+
+
+class Regrets(Callback):
+    """Keeps the regret of each pull."""
+
+    def __init__(self) -> None:
+        self.regrets: list[float] = []
+
+    def on_episode_end(self, episode: Episode) -> None:
+        """Keeps the regret of a pull."""
+        self.regrets += [info["regret"] for info in episode.info.values()]
+
+
+def bandit(env: type, algorithm: str, settings: Mapping[str, Any], **task: Any) -> Callable[..., Trainer]:
+    """A trainer of one bandit whose weights are drawn by the seed; `without` "context" hides the context."""
+
+    def make(seed: int, without: Mapping[str, Any], **more: Any) -> Trainer:
+        blind = {LinearBandit: BlindLinearBandit, SharedBandit: BlindSharedBandit}
+        config = {
+            "algorithm.name": algorithm,
+            "sampling.num_envs": 1,
+            **settings,
+            "env.config": {**task, "task_seed": seed},
+        }
+        if without == HIDDEN:
+            return Trainer(blind[env], config=config, seed=seed, callbacks=[Regrets()], **more)
+        return Trainer(env, config=[config, without], seed=seed, callbacks=[Regrets()], **more)
+
+    return make
+
+
+def avoided_regret(trainer: Trainer) -> float:
+    """Regret of uniform play that was avoided, as a part of it."""
+    return 1.0 - trainer._windows.metrics["relative_regret"][-1]
+
+
+def pulls_per_regret(trainer: Trainer) -> float:
+    """Pulls over their regret; of a bandit whose weights are drawn again, of those since then."""
+    regrets = trainer._callbacks[0].regrets
+    regrets = regrets[trainer.config.env.config.get("redraw_every", 0) :]
+    return len(regrets) / sum(regrets)
+
+
 def arena(**settings: Any) -> Callable[..., Trainer]:
     """A trainer of the arena with 16 copies."""
     return lambda seed, without, **more: Trainer(
@@ -257,6 +320,44 @@ CLAIMS = [
         3,
         without=SHUFFLED,
         control_below=100,
+        seeds=1,
+    ),
+    *(
+        Claim(
+            f"{name}-{algorithm}",
+            bandit(env, algorithm, settings, noise=noise),
+            1_000,
+            avoided_regret,
+            threshold,
+            0.1,
+            without=HIDDEN,
+            control_below=0.2,
+        )
+        for name, env, settings, noise, threshold in (
+            ("linear-bandit", LinearBandit, NOTHING, 0.1, 0.9),
+            ("shared-bandit", SharedBandit, {"algorithm.arm_features": "obs"}, 0.5, 0.95),
+        )
+        for algorithm in ("linucb", "lints")
+    ),
+    Claim(
+        "drifting-bandit-linucb",
+        bandit(LinearBandit, "linucb", {"algorithm.discount": 0.98}, redraw_every=1_000),
+        2_000,
+        pulls_per_regret,
+        2,
+        0.1,
+        without={"algorithm.discount": 1.0},
+        times_control=True,
+    ),
+    Claim(
+        "quadratic-bandit-neural-linear",
+        bandit(QuadraticBandit, "neural_linear", NOTHING),
+        3_000,
+        pulls_per_regret,
+        2,
+        0.2,
+        without={"algorithm.name": "linucb"},
+        times_control=True,
     ),
     Claim("cartpole-reinforce", preset("CartPole-v1", "reinforce"), 200_000, evaluation_return, 350, 0.2),
     Claim("pendulum", preset("Pendulum-v1"), 100_000, evaluation_return, -250, 0.5),
