@@ -20,8 +20,11 @@ from rookery import (
     IMPALAConfig,
     IQLConfig,
     Linear,
+    LinTSConfig,
+    LinUCBConfig,
     MAPPOConfig,
     MultiAgentArena,
+    NeuralLinearConfig,
     PPOConfig,
     ReinforceConfig,
     SACConfig,
@@ -234,6 +237,21 @@ CASES = {
     "alphazero": {
         "env": "TicTacToe",
         "cfg": AlphaZeroConfig(rollout_size=40, minibatch_size=16, window=100, search={"simulations": 3}),
+    },
+    "linucb": {
+        "env": "LinearBandit",
+        "cfg": LinUCBConfig(discount=0.9),
+        "config": {"sampling.iteration_steps": 20, "env.config": {"redraw_every": 7}},
+    },
+    "lints": {
+        "env": "SharedBandit",
+        "cfg": LinTSConfig(arm_features="obs"),
+        "config": {"sampling.iteration_steps": 20},
+    },
+    "neural-linear": {
+        "env": "QuadraticBandit",
+        "cfg": NeuralLinearConfig(train_every=15, gradient_steps=2, batch_size=8, history_size=50),
+        "config": {"sampling.iteration_steps": 20},
     },
     "ppo with a penalty": {"env": "Pendulum-v1", "cfg": FAST.replace(kl_coef=0.3, lr=Linear(1e-3, 0.0, steps=500))},
     "turns, late agents": {

@@ -47,6 +47,9 @@ OF_AN_ALGORITHM = {
     "es": {"num_directions", "episodes_per_candidate", "optimizer"},
     "ars": {"num_directions", "episodes_per_candidate"},
     "alphazero": {"fragment_length"},
+    "linucb": {"prior_precision", "intercept", "arm_features", "fragment_length"},
+    "lints": {"prior_precision", "intercept", "arm_features", "fragment_length"},
+    "neural_linear": {"prior_precision", "intercept", "arm_features", "fragment_length", "history_size"},
     "dqn": {"dueling", "dueling_hidden", "values", LADDER, *OFF_POLICY},
     "pqn": {"fragment_length"},
     "vdn": {"dueling", "dueling_hidden", "values", "share", LADDER, *OFF_POLICY},
@@ -87,7 +90,7 @@ def settled(**values):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_settings_that_decide_shapes_and_what_is_trained_on_keep_their_value(name):
     found = settled(**{"algorithm.name": name, "policies.red": {}}).fixed
-    without = ("bc", "marwil", "dt", "es", "ars", "alphazero")
+    without = ("bc", "marwil", "dt", "es", "ars", "alphazero", "linucb", "lints", "neural_linear")
     own = {"name", "model"} | OF_AN_ALGORITHM[name] | (set() if name in without else SIGNALS)
     assert found.keys() == (
         OF_A_RUN | {f"algorithm.{path}" for path in own} | {f"policies.red.{path}" for path in own | OF_A_POLICY}

@@ -100,7 +100,8 @@ STOPPED_ANYWHERE = [
 HALF_WAY = [
     "a2c", "by its own word", "composite actions", "frozen lake",
     "impala and appo", "maddpg, members that fall",
-    "reinforce", "es", "td3", "teams in turn", "self-play, played ahead", "qmix, members that fall",
+    "reinforce", "es", "linucb", "neural-linear", "td3", "teams in turn", "self-play, played ahead",
+    "qmix, members that fall",
     "dqn, prioritized, by actions", "ppo and dqn", "league", "random mapping, batched", "lessons, by actions",
 ]  # fmt: skip
 """In ``make test``, with others for the other steps."""
@@ -113,7 +114,8 @@ def test_stopping_half_way_changes_nothing(name, tmp_path, uninterrupted):
     with make(run_dir=tmp_path, **arguments_of(name)) as trainer:
         trainer.train({"iterations": half})
         lengths = trainer._pool.worker.lengths
-        assert lengths.any(), "no episode is under way, so that nothing was to be taken up"
+        of_one_step = "Bandit" in str(CASES[name]["env"])
+        assert of_one_step or lengths.any(), "no episode is under way, so that nothing was to be taken up"
     with Trainer.load(tmp_path, resume=True) as trainer:
         assert trainer.iteration == half
         trainer.train({"iterations": ITERATIONS})
@@ -616,7 +618,7 @@ def differences(a, b):
 GRAPHS = [
     "one policy", "serial, by state", "normalizers, evaluation", "random mapping, batched", "random mapping, serial",
     "a frozen policy", "by its own word", "turns, late agents", "by actions", "tictactoe", "composite actions", "a2c",
-    "impala and appo", "reinforce", "es", "memory", "memories, late agents",
+    "impala and appo", "reinforce", "es", "neural-linear", "memory", "memories, late agents",
 ]  # fmt: skip
 
 
