@@ -6,9 +6,10 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from rookery import A2CConfig, Trainer
+from rookery import A2CConfig, PPOConfig, Trainer
 
 MODE = sys.argv[1] if len(sys.argv) > 1 else "broken"
+PPO = "ppo" in sys.argv  # added after the doctor was run: with A2C the broken run does not even learn to wait
 
 
 class Channel(gymnasium.Env):
@@ -50,7 +51,9 @@ def docked(policy, episodes=50):
 
 if __name__ == "__main__":
     a2c = A2CConfig(lr=3e-3, fragment_length=16, entropy_coef=0.01, gae_lambda=0.95)
-    trainer = Trainer(Channel, a2c, num_envs=8, seed=0, run_dir=f"runs/paid_to_wait-{MODE}", force=True)
+    ppo = PPOConfig(lr=2e-3, fragment_length=64, epochs=5)
+    run = f"runs/paid_to_wait{'_ppo' if PPO else ''}-{MODE}"
+    trainer = Trainer(Channel, ppo if PPO else a2c, num_envs=8, seed=0, run_dir=run, force=True)
     trainer.train(stop={"env_steps": 30_000})
     trainer.save()
     print("share of episodes that dock:", docked(trainer.policies["main"]))
