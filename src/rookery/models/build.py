@@ -85,6 +85,11 @@ class ModelConfig(Settings):
     activation: Literal["tanh", "relu", "elu", "silu", "gelu", "linear"] = "tanh"
     """Activation function after each hidden layer."""
 
+    initial_weights: Literal["orthogonal", "unit_rows"] = "orthogonal"
+    """Initial weights of hidden layers: ``orthogonal`` (Saxe et al. 2014); ``unit_rows`` = for each unit a vector of
+    length 1, so that units of a wide first layer see few inputs as strongly as many, as in RLlib 1.x.
+    """
+
     layer_norm: bool = False
     """Whether LayerNorm is applied to each hidden layer before its activation function."""
 
@@ -339,6 +344,16 @@ class MixedLinear(nn.Module):
         return output
 
 
+@torch.no_grad()
+def _scale_rows(layer: nn.Linear | MixedLinear) -> None:
+    """Scales the weights of each output to a Euclidean length of 1."""
+    table = getattr(layer, "table", None)
+    parts = [part for part in (layer.weight, None if table is None else table.T) if part is not None]
+    lengths = torch.cat(parts, 1).norm(dim=1, keepdim=True)
+    for part in parts:
+        part /= lengths
+
+
 class Encoder(nn.Module):
     """Trunk for any observation layout: maps an observation tree to features.
 
@@ -405,6 +420,9 @@ class Encoder(nn.Module):
         alone = len(leaves) == 1 and len(leaves[0].shape) == 1 and self.first is not None
         self._plain_path = plain[0] if plain and alone else None
         chain = [] if self.first is None else [self.first, *self.layers]
+        if cfg.initial_weights == "unit_rows":
+            for layer in chain:
+                _scale_rows(layer)
         norms: list[Normalizer] = [None] * len(chain)
         if made_norms:
             norms = [(norm.normalized_shape, norm.weight, norm.bias) for norm in made_norms]

@@ -185,8 +185,9 @@ LINES_ON_CLUSTER = {
 PINS: list[tuple[Collection[str], dict[str, Any]]] = [
     (ALGORITHMS, {
         "model.layer_norm": False, "model.shared_trunk": False, "model.obs_clip": 10.0, "model.log_std_init": 0.0,
-        "model.categorical_images": (), "model.precision": "float32",
+        "model.categorical_images": (), "model.precision": "float32", "model.initial_weights": "orthogonal",
     }),
+    ((*ON_POLICY, "PG", *Q_KIND), {"model.initial_weights": "unit_rows"}),
     (PPO_KIND, {
         "normalize_advantage": "batch", "scale_rewards": False, "normalize_values": False, "target_kl": None,
         "log_std_min": -20.0, "log_std_max": 2.0, "adam_eps": 1e-8,

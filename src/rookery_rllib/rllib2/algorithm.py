@@ -231,7 +231,10 @@ class Algorithm(Trainer):
             self.algorithm, merge_trainer_configs(default_config(self.algorithm, old), given, True)
         )
         super()._translate(own | {"rollout_fragment_length": length}, agents, env)
-        self.translation = replace(self.translation, layers=tuple(map(with_names_of_today, self.translation.layers)))
+        layers = [*map(with_names_of_today, self.translation.layers)]
+        if not old:
+            layers.append(Layer(PRESET, {"algorithm.model.initial_weights": "orthogonal"}))
+        self.translation = replace(self.translation, layers=tuple(layers))
 
     def _named_defaults(self) -> dict[str, Any]:
         whole = default_config(self.algorithm, not self.algorithm_config.enable_rl_module_and_learner)
