@@ -45,6 +45,21 @@ MIXED = spaces.Dict(
 )
 
 
+@pytest.mark.parametrize("space", [spaces.Box(-1, 1, (4,), np.float32), MIXED, spaces.Discrete(9)])
+def test_units_start_with_weights_of_length_1(space):
+    """The length is over all inputs of a unit, numbers and categories; that of orthogonal weights is another one."""
+
+    def lengths(initial_weights):
+        cfg = ModelConfig(initial_weights=initial_weights)
+        made = Encoder(spec(space), cfg, (32, 8), generator=torch.Generator().manual_seed(0))
+        table = [] if made.first.table is None else [made.first.table.T]
+        first = torch.cat([*([] if made.first.weight is None else [made.first.weight]), *table], 1)
+        return torch.cat([first.norm(dim=1), made.layers[0].weight.norm(dim=1)])
+
+    torch.testing.assert_close(lengths("unit_rows"), torch.ones(40))
+    assert (lengths("orthogonal") - 1).abs().mean() > 0.05
+
+
 @pytest.mark.parametrize(
     "space",
     [

@@ -165,6 +165,8 @@ def test_bc_marwil_and_cql_learn_from_what_an_algorithm_has_written(tmp_path):
 def test_explain_names_the_release_whose_default_it_is_and_todays_name_of_a_key():
     resolved = small(PPOConfig()).training(vf_clip_param=3.0).build_algo().rookery.resolved
     epochs, gamma = (resolved.explain(f"algorithm.{name}") for name in ("epochs", "gamma"))
+    weights = resolved.explain("algorithm.model.initial_weights")
+    assert weights.startswith("algorithm.model.initial_weights = orthogonal  (preset rllib2.60)")
     assert epochs.splitlines()[:2] == [
         "algorithm.epochs = 2  (rllib config: num_epochs)", "    instead of 30  (preset rllib2.60: num_epochs)"
     ]  # fmt: skip

@@ -135,6 +135,17 @@ def test_the_gradient_of_a_sum_is_clipped_as_that_of_a_mean():
     assert translated("APPO", {}).settings["algorithm.max_grad_norm"] == 40  # whose loss is a mean there
 
 
+def test_a_batch_of_a2c_is_whole_rounds_for_each_microbatch():
+    found = translated("A2C", {"num_workers": 1, "microbatch_size": 50, "train_batch_size": 100}).settings
+    assert found["algorithm.rollout_size"] == 120  # two of 60 steps, which are rounds of 20
+    assert found["algorithm.max_grad_norm"] == pytest.approx(40 / 60)
+
+
+@pytest.mark.parametrize(("name", "start"), [("PPO", "unit_rows"), ("DQN", "unit_rows"), ("TD3", "orthogonal")])
+def test_layers_of_the_section_model_start_with_unit_rows(name, start):
+    assert translated(name, {}).settings["algorithm.model.initial_weights"] == start
+
+
 @pytest.mark.parametrize("name", ["A2C", "A3C"])
 def test_a2c_learns_by_adam_with_the_epsilon_of_2021(name):
     settings = translated(name, {}).settings

@@ -151,7 +151,9 @@ PPO_AND_A2C = [
     to({"num_sgd_iter": 30}, f"{A}epochs", "Epochs over a batch.", PPO_KIND, rl2="training"),
     to({"grad_clip": None}, f"{A}max_grad_norm", "Gradient norm limit; None = no clipping.", (*PPO_KIND, "APPO")),
     refused({"shuffle_sequences": True}, "minibatches are always shuffled; leave it out", PPO_KIND, rl2="training"),
-    ignored({"microbatch_size": None}, "it only reduces GPU memory", ("A2C",)),
+    by(actor_batch, {"microbatch_size": None}, f"{A}rollout_size {A}max_grad_norm",
+       "Env steps whose gradient is computed and clipped at once in RLlib: a batch is whole rounds for each of them.",
+       ("A2C",)),
     ignored({"keep_local_weights_in_sync": True, "torch_distributed_backend": "gloo", "truncate_episodes": True},
             "DDPPO is PPO with one learner here", ("DDPPO",)),
 ]  # fmt: skip

@@ -105,7 +105,18 @@ class Reader:
             return 1
         by_agents = self.get("multiagent.count_steps_by") == "agent_steps"
         steps = self.round * (self.env_agents if by_agents else self.rows_per_step)
-        return max(math.ceil(self.whole("train_batch_size", 1) / steps), 1)
+        return self.pieces * math.ceil(self.piece_size / steps)
+
+    @cached_property
+    def piece_size(self) -> int:
+        """Returns the steps whose gradient is computed at once: those of a microbatch of A2C, or of a batch."""
+        micro = self.algorithm == "A2C" and self.get("microbatch_size") is not None
+        return self.whole("microbatch_size" if micro else "train_batch_size", 1)
+
+    @property
+    def pieces(self) -> int:
+        """Returns the microbatches of a batch, whose gradients A2C adds."""
+        return math.ceil(self.whole("train_batch_size", 1) / self.piece_size)
 
     @cached_property
     def counts_rows(self) -> bool:

@@ -73,9 +73,9 @@ def batch_rows(reader: Reader) -> int:
 
 
 def actor_batch(reader: Reader) -> Values:
-    """Translates A2C's batch and gradient norm limit: RLlib's loss is a sum over the batch, ours a mean."""
+    """Translates A2C's batch and gradient norm limit: RLlib's loss is a sum over a microbatch, ours a mean."""
     clip = reader.get("grad_clip")
-    norm = None if clip is None else reader.number("grad_clip") / batch_rows(reader)
+    norm = None if clip is None else reader.number("grad_clip") * reader.pieces / batch_rows(reader)
     return {**on_policy_batch(reader), "algorithm.max_grad_norm": norm}
 
 
