@@ -156,7 +156,7 @@ def seeded(path: Path, seed: int, folder: str) -> Path:
 
 
 class End(NamedTuple):
-    """How a run to its stop ended: return, env steps and CPU seconds, and a line."""
+    """End of a run: return, env steps, CPU seconds, and its reason."""
 
     score: float
     steps: int

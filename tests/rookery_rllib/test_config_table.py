@@ -91,6 +91,7 @@ OTHER = {
     "vf_clip_param": 20.0,
     "l2_reg": 0.5,
     "opt_type": "rmsprop",
+    "microbatch_size": 30,
     "rollouts_used": 8,
     "model.alpha": 4,
     "model.lambda_": 0.5,
