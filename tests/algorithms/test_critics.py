@@ -17,6 +17,7 @@ from rookery.algorithms.off_policy.critics import (
     CriticLearner,
     Critics,
     JointBatch,
+    SeededDropout,
     StateAction,
     backup,
     critic_gradient,
@@ -306,3 +307,36 @@ def test_an_optimizer_of_critics_reaches_every_weight_of_theirs_and_nothing_else
         critics = learner(CriticConfig(norm=norm))
         assert critics.optimizer.flat.data.numel() == sum(weight.numel() for weight in critics.net.parameters())
         assert detached_view(critics.net) is not critics.net
+
+
+# --- dropout ----------------------------------------------------------------------------------------------------------
+
+
+def test_dropout_is_a_function_of_the_number_of_passes():
+    drop, again, x = SeededDropout(0.25, 7), SeededDropout(0.25, 7), torch.ones(400, 50)
+    first, second = drop(x), drop(x)
+    assert first.unique().tolist() == pytest.approx([0.0, 1 / 0.75])
+    assert (first == 0).float().mean().item() == pytest.approx(0.25, abs=0.01)
+    assert not torch.equal(first, second)
+    again.load_state_dict(drop.state_dict())
+    assert torch.equal(again(x), drop(x)) and torch.equal(drop.eval()(x), x)
+
+
+def test_critics_drop_units_in_learning_and_targets_but_not_for_the_actor():
+    mine = learner(CriticConfig(dropout=0.5, norm="layer"))
+    pair = StateAction({"obs": torch.ones(4, 3)}, torch.zeros(4, 2))
+    assert not torch.equal(mine.net(pair), mine.net(pair)) and not torch.equal(mine.target(pair), mine.target(pair))
+    assert torch.equal(mine.detached(pair), mine.detached(pair))
+    seeds = [module.seed for module in mine.net.modules() if isinstance(module, SeededDropout)]
+    assert len(seeds) == len(set(seeds)) == 4
+
+
+def test_targets_of_chosen_critics_are_the_lowest_of_these():
+    mine, rows = learner(CriticConfig(number=5)), experience()
+    after = torch.zeros(len(rows), 2)
+    seen = {}
+    mine.improve = lambda loss, batch, cfg: seen.update(target=batch.target)
+    mine.learn(rows, after, None, SACConfig(), [3, 1])
+    with torch.no_grad():
+        q = mine.target(StateAction(rows.next_obs, after))[[3, 1]].amin(0)
+    torch.testing.assert_close(seen["target"], rows.reward + rows.discount * q, rtol=1e-5, atol=1e-5)

@@ -20,12 +20,15 @@ from rookery.algorithms.off_policy.critics import CriticConfig, StateAction
 from rookery.algorithms.off_policy.sac import (
     SAC,
     ActorBatch,
+    ActorOutputs,
     EntropyBatch,
     SACActor,
     SACConfig,
+    actor_gradient,
     actor_loss,
     temperature_loss,
 )
+from rookery.core.errors import ConfigError
 from rookery.core.optim import gradient_step
 from rookery.core.process.interrupt import Interrupted
 from rookery.core.schedules import Linear
@@ -107,6 +110,47 @@ def test_the_critics_learn_the_soft_value_of_a_fresh_next_action():
     metrics = step(learner)
     assert float(metrics["critic_loss"]) == pytest.approx(float(0.5 * error.square().mean(1).sum().detach()), rel=1e-5)
     assert float(metrics["td_error"]) == pytest.approx(float(error.abs().mean().detach()), rel=1e-5)
+
+
+def test_with_a_subset_for_targets_the_actor_follows_the_mean_of_all_critics():
+    algorithm = sac(critic={"number": 5}, target_critics=2)
+    batch = ActorBatch({"obs": torch.randn(8, 3)}, torch.randn(8, 2), torch.tensor(0.3))
+    q = torch.randn(5, 8, requires_grad=True)
+    logp = torch.randn(8)
+    loss, _ = actor_loss(ActorOutputs(logp, q), batch, algorithm.cfg)
+    assert loss.item() == pytest.approx((0.3 * logp - q.mean(0)).mean().item(), abs=1e-6)
+    loss.backward()
+    outputs = ActorOutputs(logp, q.detach(), lambda by_logp, by_q: by_q)
+    (by_q,), _ = actor_gradient(outputs, batch, algorithm.cfg)
+    torch.testing.assert_close(by_q, q.grad)
+
+
+def test_actor_and_temperature_move_in_every_policy_delay_th_step():
+    algorithm = sac(policy_delay=3)
+    moved = []
+    for _ in range(6):
+        before = algorithm.actor_optimizer.flat.data.clone(), algorithm.temperature.log_alpha.item()
+        critics = algorithm.critics.optimizer.flat.data.clone()
+        metrics = algorithm.learn_rows(transitions(), algorithm.now())
+        assert not torch.equal(critics, algorithm.critics.optimizer.flat.data)
+        changed = not torch.equal(before[0], algorithm.actor_optimizer.flat.data)
+        assert changed == (before[1] != algorithm.temperature.log_alpha.item()) == ("entropy" in metrics)
+        moved.append(changed)
+        algorithm.replay.gradient_steps += 1
+    assert moved == [False, False, True] * 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"target_critics": 3}, "target_critics = 3 is more than critic.number = 2"),
+        ({"target_critics": 2, "critic": {"quantiles": 25}}, "not for critics with quantiles"),
+        ({"critic": {"dropout": 0.1, "norm": "batch"}}, "dropout = 0.1 is not for norm = batch"),
+    ],
+)
+def test_critics_that_exclude_each_other_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        sac(**settings)
 
 
 def test_quantiles_reach_the_actor_as_the_mean_of_all():

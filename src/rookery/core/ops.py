@@ -161,32 +161,35 @@ def project(probs: Tensor, reward: Tensor, discount: Tensor, support: Tensor) ->
     return projected.scatter_add_(1, (index + 1).clamp_(max=last), share)
 
 
-def quantile_huber(predicted: Tensor, target: Tensor, *, kappa: float) -> Tensor:
+def quantile_huber(predicted: Tensor, target: Tensor, *, kappa: float, fraction: Tensor | None = None) -> Tensor:
     """Computes the quantile regression loss of M predicted quantiles on M' targets (Dabney et al. 2018, eq. 10),
     ``[N]``.
 
-    Summed over the predicted, mean over the targets. The fractions are the midpoints ``(i + 1/2) / M``.
+    Summed over the predicted, mean over the targets.
 
     Args:
         predicted: ``[N, M]``.
         target: ``[N, M']``.
         kappa: Errors up to this size count squared, divided by it; 0 = absolute errors.
+        fraction: ``[N, M]`` or ``[1, M]`` fractions of the predicted quantiles; None = the midpoints ``(i + 1/2) / M``.
     """
-    error, weight = quantile_errors(predicted, target)
+    error, weight = quantile_errors(predicted, target, fraction)
     size = error.abs()
     if kappa:
         size = torch.where(size <= kappa, 0.5 * size.square(), kappa * (size - 0.5 * kappa)) / kappa
     return (weight * size).mean(2).sum(1)
 
 
-def quantile_errors(predicted: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+def quantile_errors(predicted: Tensor, target: Tensor, fraction: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Computes the errors of all pairs of a target and a prediction, ``target - predicted`` ``[N, M, M']``, and their
     weights by sign: the fraction of the quantile for targets above the prediction, 1 minus it for those below.
+    Arguments as of `quantile_huber`.
     """
-    number = predicted.shape[1]
-    fraction = (torch.arange(number, dtype=predicted.dtype, device=predicted.device) + 0.5) / number
+    if fraction is None:
+        number = predicted.shape[1]
+        fraction = (torch.arange(number, dtype=predicted.dtype, device=predicted.device) + 0.5) / number
     error = target.unsqueeze(1) - predicted.unsqueeze(2)
-    return error, (fraction.unsqueeze(1) - (error < 0).to(error.dtype)).abs_()
+    return error, (fraction.unsqueeze(-1) - (error < 0).to(error.dtype)).abs_()
 
 
 def rescale(value: Tensor, *, eps: float) -> Tensor:

@@ -207,6 +207,9 @@ class QHead(Head):
         SpaceError: If the action space is not Discrete.
     """
 
+    shares_noise = True
+    """Whether the rows of a gradient step share the numbers of `layer_noise`."""
+
     epsilon: Tensor
     temperature: Tensor
     support: Tensor

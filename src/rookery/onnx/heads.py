@@ -21,6 +21,7 @@ from rookery.models.distributions import (
     MultiCategorical,
 )
 from rookery.models.heads import ActionHead, GivenActionHead, Head
+from rookery.models.implicit_head import ImplicitQHead, fractions
 from rookery.models.q_head import IMPOSSIBLE, Boltzmann, EpsilonGreedy, GivenQHead, NoisyLinear, QHead
 from rookery.models.squashed import (
     CLAMPED,
@@ -166,6 +167,18 @@ def _q_head(graph: Graph, head: QHead, features: str, allowed: Allowed) -> Graph
     return _greedy(graph, head, values, allowed)
 
 
+def _implicit_q_head(graph: Graph, head: ImplicitQHead, features: str, allowed: Allowed) -> GraphAction:
+    """Adds a head at the midpoints of the fractions: as its last layer is linear, the mean over quantiles is that of
+    the features, multiplied by the mean factor.
+    """
+    with torch.no_grad():
+        factor = head.embedded(fractions(None, head.atoms, head.linear.weight)).mean(1)
+    values = graph.reshape(
+        _layer(graph, head.linear, graph.mul(features, graph.constant(factor))), -1, head.num_actions, 1
+    )
+    return _greedy(graph, head, values, allowed)
+
+
 def _given_q_head(graph: Graph, head: GivenQHead, features: str, allowed: Allowed) -> GraphAction:
     """Adds a head whose model marks impossible actions by very low values; if none is possible, all are."""
     values = graph.slice(features, 0, head.num_actions * head.atoms)
@@ -260,6 +273,7 @@ HEADS: dict[type, Callable[[Graph, Any, str, Allowed], GraphAction]] = {
     GivenActionHead: _given_head,
     QHead: _q_head,
     GivenQHead: _given_q_head,
+    ImplicitQHead: _implicit_q_head,
     SquashedHead: _squashed_head,
     HybridHead: _hybrid_head,
     DeterministicHead: _deterministic_head,

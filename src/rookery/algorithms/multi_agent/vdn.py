@@ -178,6 +178,8 @@ def _check(cfg: VDNConfig, name: str) -> None:
             f"{where}.values: kind = {cfg.values.kind}, rescale = {cfg.values.rescale}: only expected returns can be "
             "mixed: leave them out"
         )
+    if cfg.munchausen.weight:
+        raise ConfigError(f"{where}.munchausen.weight = {cfg.munchausen.weight:g} is for single agents; leave it out")
     if cfg.dueling:
         raise ConfigError(f"{where}.dueling = True: members' values have one stream; leave it out")
     if cfg.exploration.kind != "epsilon":

@@ -2,7 +2,8 @@
 
 The plain ones are those of TD3 (Fujimoto et al. 2018, arXiv:1802.09477). Options: layer normalization; quantiles of
 which the highest are dropped (TQC, Kuznetsov et al. 2020, arXiv:2005.04269); batch renormalization that makes target
-networks unnecessary (CrossQ, Bhatt et al. 2024, arXiv:1902.05605).
+networks unnecessary (CrossQ, Bhatt et al. 2024, arXiv:1902.05605); targets of a random subset of the networks (REDQ,
+Chen et al. 2021, arXiv:2101.05982); dropout (DroQ, Hiraoka et al. 2022, arXiv:2110.02034).
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from itertools import pairwise
+from typing import Annotated, Any, Literal, TypeVar
 
 import torch
+from annotated_types import Interval
 from torch import Tensor, nn
 
 from rookery.algorithms.experience import Experience, RecurrentInput
@@ -43,6 +46,9 @@ BatchT = TypeVar("BatchT", bound="StateAction")
 ConfigT = TypeVar("ConfigT", bound=StepConfig)
 
 
+TARGET_PASSES = 1 << 40
+"""First pass of dropout in target networks, so that they drop other units than the networks that learn."""
+
 PAIR = 2
 """Number of critics for which each loss is reported: the usual number."""
 
@@ -59,6 +65,11 @@ class CriticConfig(Settings):
 
     norm: Literal["none", "layer", "batch"] = "none"
     """Normalization between layers. ``batch`` = CrossQ: batch renormalization, and no target critics."""
+
+    dropout: Annotated[float, Interval(ge=0, lt=1)] = 0.0
+    """Probability with which each hidden unit is dropped in a pass of training and in targets; the actor learns from
+    all units (DroQ: 0.01, with ``norm=layer``).
+    """
 
     quantiles: Few | None = None
     """Quantiles of the return that each network learns instead of its mean (TQC: 25); none = the mean."""
@@ -316,6 +327,67 @@ class RenormalizedLayers(nn.Module):
         return x
 
 
+class SeededDropout(nn.Module):
+    """Dropout (Srivastava et al. 2014), of which the number of passes so far decides which units are dropped, so that a
+    resumed run drops the same.
+
+    Args:
+        probability: That of dropping a unit; the others are divided by one minus it.
+        seed: Layers with different seeds drop independently of each other.
+    """
+
+    passes: Tensor
+
+    def __init__(self, probability: float, seed: int) -> None:
+        super().__init__()
+        self.probability = probability
+        self.seed = seed
+        self.register_buffer("passes", torch.zeros((), dtype=torch.int64, device="cpu"))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drops units of rows ``[N, width]``; in `eval` none."""
+        if not self.training:
+            return x
+        generator = torch.Generator().manual_seed(self.seed + int(self.passes))
+        self.passes += 1
+        kept = torch.rand(x.shape, generator=generator, dtype=torch.float32, device="cpu") >= self.probability
+        return x * (kept.to(x.device, x.dtype) / (1.0 - self.probability))
+
+
+class DroppedLayers(nn.Module):
+    """Linear layers with dropout, and with layer normalization where it is set, before each activation, as in DroQ.
+
+    Args:
+        trunk: Module below the layers.
+        model: Widths, activation and normalization.
+        probability: See `SeededDropout`.
+        generator: Draws the weights.
+    """
+
+    def __init__(self, trunk: nn.Module, model: ModelConfig, probability: float, generator: torch.Generator) -> None:
+        super().__init__()
+        first = trunk.num_features
+        assert isinstance(first, int)
+        widths = (first, *model.hidden)
+        self.trunk = trunk
+        self.layers, self.drops, self.norms = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
+        for before, width in pairwise(widths):
+            self.layers.append(linear(before, width, gain=HIDDEN_GAIN, generator=generator))
+            seed = int(torch.randint(1 << 62, (), generator=generator, dtype=torch.int64, device="cpu"))
+            self.drops.append(SeededDropout(probability, seed))
+            norm = nn.LayerNorm(width, dtype=torch.float32, device="cpu") if model.layer_norm else nn.Identity()
+            self.norms.append(norm)
+        self.num_features = widths[-1]
+        self._activate = ACTIVATIONS[model.activation]
+
+    def forward(self, obs: TensorTree) -> Tensor:
+        """Computes features ``[N, num_features]``."""
+        x: Tensor = self.trunk(obs)
+        for layer, drop, norm in zip(self.layers, self.drops, self.norms, strict=True):
+            x = self._activate(norm(drop(layer(x))))
+        return x
+
+
 class RecurrentTrunk(nn.Module):
     """A trunk with its own memory, and a layer that combines the memory's output with an action.
 
@@ -363,14 +435,20 @@ class Critic(nn.Module):
         super().__init__()
         obs, action = policy.critic_spec, policy.action_spec
         self.takes_action = action.num_numbers > 0
-        inside = {"none": model, "layer": model.replace(layer_norm=True), "batch": model.replace(hidden=())}[cfg.norm]
+        model = model.replace(layer_norm=True) if cfg.norm == "layer" else model
+        has_own_layers = cfg.norm == "batch" or cfg.dropout > 0.0
+        inside = model.replace(hidden=()) if has_own_layers else model
         if policy.memory is not None:
             trunk: nn.Module = RecurrentTrunk(policy, inside, generator)
         elif self.takes_action:
             trunk = build_critic_trunk(obs, action, inside, generator=generator)
         else:
             trunk = build_trunk(obs, inside, generator=generator)
-        self.trunk = RenormalizedLayers(trunk, model, generator) if cfg.norm == "batch" else trunk
+        if cfg.norm == "batch":
+            trunk = RenormalizedLayers(trunk, model, generator)
+        elif cfg.dropout:
+            trunk = DroppedLayers(trunk, model, cfg.dropout, generator)
+        self.trunk = trunk
         width = self.trunk.num_features
         assert isinstance(width, int)
         self._outputs = sum(action.sizes) or cfg.quantiles or 1
@@ -543,19 +621,34 @@ class CriticLearner(Stateful):
                 f"policies.{policy.name}.critic.norm = batch: rows of a policy that remembers stand in sequences, and "
                 "cannot be normalized together; use norm = layer, or leave it out"
             )
+        if cfg.dropout and (cfg.norm == "batch" or policy.memory_size):
+            raise ConfigError(
+                f"policies.{policy.name}.critic.dropout = {cfg.dropout:g} is not for norm = batch, nor for policies "
+                "with a memory: leave it out, or set norm = layer"
+            )
         self.cfg = cfg
         self.net = Critics(policy, cfg, model, generator)
         self.target: Critics | None = None
         self._target_data: Tensor | None = None
         if cfg.norm != "batch":
             self.target, self._target_data = target_copy(self.net)
+            for module in self.target.modules():
+                if isinstance(module, SeededDropout):
+                    module.passes.fill_(TARGET_PASSES)
         self.optimizer = Adam(flatten([self.net]), betas=(0.9, 0.999), eps=adam_eps)
         self.detached = detached_view(self.net)
         self.forward = attach(self.net)
         self.target_forward = None if self.target is None else attach(self.target, learns=False)
         self.detached_forward = attach(self.detached, learns=False, sharing=self.forward)
 
-    def learn(self, rows: Experience, next_action: Tensor, bonus: Tensor | None, cfg: CriticSettings) -> Metrics:
+    def learn(
+        self,
+        rows: Experience,
+        next_action: Tensor,
+        bonus: Tensor | None,
+        cfg: CriticSettings,
+        chosen: Sequence[int] | None = None,
+    ) -> Metrics:
         """Makes one gradient step towards ``reward + discount * (value of the next action - bonus)``.
 
         Args:
@@ -563,6 +656,7 @@ class CriticLearner(Stateful):
             next_action: ``[N, k]`` the actor's next actions.
             bonus: ``[N]``; None = nothing.
             cfg: The algorithm's settings, schedules resolved.
+            chosen: Numbers of the target networks that count, without quantiles; None = all.
         """
         if self.target_forward is None:
             obs = {path: torch.cat((leaf, rows.next_obs[path])) for path, leaf in rows.obs.items()}
@@ -573,6 +667,8 @@ class CriticLearner(Stateful):
             q = action_values(
                 self.target_forward, StateAction(rows.next_obs, next_action, recurrent=rows.next_recurrent)
             )
+            if chosen is not None:
+                q = q[list(chosen)]
             target = backup(q, rows.reward, rows.discount, bonus, self.cfg)
         return self.improve(
             critic_loss, CriticBatch(rows.obs, rows.action, target, rows.weight, recurrent=rows.recurrent), cfg

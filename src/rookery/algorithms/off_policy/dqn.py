@@ -1,6 +1,7 @@
 """Deep Q-networks (Mnih et al. 2015) with optional improvements: double (van Hasselt et al. 2016),
 dueling (Wang et al. 2016), n-step and prioritized (Hessel et al. 2018), noisy (Fortunato et al. 2018), distributional
-(Bellemare et al. 2017, Dabney et al. 2018), recurrent (R2D2, Kapturowski et al. 2019).
+(Bellemare et al. 2017, Dabney et al. 2018), recurrent (R2D2, Kapturowski et al. 2019), with Munchausen targets
+(Vieillard et al. 2020).
 
 The details that decide are in docs/algorithms/dqn.md. The file reads from the settings down to the gradient step.
 """
@@ -16,6 +17,7 @@ from torch import Tensor
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.off_policy.critics import target_copy
+from rookery.algorithms.off_policy.munchausen import MunchausenConfig, bonus, scaled_log_policy, soft_value
 from rookery.algorithms.off_policy.q_exploration import Exploration, ExplorationConfig, ParameterNoise
 from rookery.algorithms.off_policy.q_sequences import n_step_returns, split_timeline, unroll
 from rookery.algorithms.off_policy.q_values import (
@@ -49,6 +51,7 @@ from rookery.core.settings.fields import (
 from rookery.core.settings.reach import Count, Few, Layers, Rows
 from rookery.core.spaces.arrays import MASK
 from rookery.models.build import ModelConfig
+from rookery.models.implicit_head import ImplicitQValues
 from rookery.models.q_head import QHead, QValues
 from rookery.models.structure import Inputs
 from rookery.native.forward import attach
@@ -119,6 +122,8 @@ class DQNConfig(AlgorithmConfig, ReplaySettings):
     """Form of the learned action values."""
     target: TargetConfig = field(default_factory=TargetConfig)
     """The target network."""
+    munchausen: MunchausenConfig = field(default_factory=MunchausenConfig)
+    """Munchausen targets."""
     exploration: ExplorationConfig = field(default_factory=ExplorationConfig)
     """Exploration while playing."""
     signals: SignalsConfig = field(default_factory=SignalsConfig)
@@ -135,9 +140,10 @@ class DQNConfig(AlgorithmConfig, ReplaySettings):
     def head(self) -> QValues:
         """Head with values of actions."""
         values, exploration = self.values, self.exploration
-        return QValues(
-            values=values.kind,
-            atoms={"mean": 1, "categorical": values.atoms, "quantile": values.quantiles}[values.kind],
+        kind: Literal["mean", "categorical", "quantile"] = "quantile" if values.kind == "implicit" else values.kind
+        return (ImplicitQValues if values.kind == "implicit" else QValues)(
+            values=kind,
+            atoms={"mean": 1, "categorical": values.atoms, "quantile": values.quantiles}[kind],
             low=values.low,
             high=values.high,
             dueling=self.dueling,
@@ -234,6 +240,7 @@ class DQN(Algorithm[DQNConfig]):
         """Returns the rows for a kernel that computes targets as `targets` does; None without such a kernel."""
         mine, estimate = type(self), type(self.estimate)
         known = mine.targets is DQN.targets and mine.target is DQN.target and mine.best is DQN.best
+        known = known and not self.cfg.munchausen.weight
         if not known or estimate.target is not MeanValue.target or self.forward.obstacle:
             return None
         return td_rows(drawn, self.forward, self.target_forward, DELTA)
@@ -241,10 +248,28 @@ class DQN(Algorithm[DQNConfig]):
     @torch.no_grad()
     def targets(self, drawn: Transitions, cfg: DQNConfig) -> QBatch:
         """Computes targets: ``reward + discount * target value`` of the best next action."""
-        after = self.target_forward.values(Inputs(drawn.next_obs), self.noise())
-        judge = self.forward.values(Inputs(drawn.next_obs), self.noise()) if cfg.double else after
-        target = self.target(drawn.reward, drawn.discount, after, judge, drawn.next_obs)
-        return QBatch(drawn.obs, drawn.action, target, drawn.weight, self.noise())
+        rows = len(drawn)
+        after = self.target_forward.values(Inputs(drawn.next_obs), self.noise(rows))
+        if cfg.munchausen.weight:
+            target = self.munchausen_target(drawn, after, cfg.munchausen)
+        else:
+            judge = self.forward.values(Inputs(drawn.next_obs), self.noise(rows)) if cfg.double else after
+            target = self.target(drawn.reward, drawn.discount, after, judge, drawn.next_obs)
+        return QBatch(drawn.obs, drawn.action, target, drawn.weight, self.noise(rows))
+
+    def munchausen_target(self, drawn: Transitions, after: Tensor, cfg: MunchausenConfig) -> Tensor:
+        """Computes value targets of N decisions (Vieillard et al. 2020, eq. 2); `double` has no effect.
+
+        Args:
+            drawn: The decisions.
+            after: ``[N, A]`` or ``[N, A, M]`` the target network's values of all actions in the next states.
+            cfg: Settings of the targets.
+        """
+        q_from, temperature = self.net.head.q_from, cfg.temperature
+        before = q_from(self.target_forward.values(Inputs(drawn.obs), self.noise(len(drawn))))
+        added = bonus(scaled_log_policy(before, temperature, drawn.obs.get(MASK)), drawn.action, cfg)
+        log_policy = scaled_log_policy(q_from(after), temperature, drawn.next_obs.get(MASK))
+        return self.estimate.target(drawn.reward + added, drawn.discount, soft_value(after, log_policy, temperature))
 
     def target(
         self,
@@ -313,12 +338,13 @@ class DQN(Algorithm[DQNConfig]):
         q = self.net.head.q_from(values)
         return (q if mask is None else torch.where(mask, q, -torch.inf)).argmax(1)
 
-    def noise(self) -> Tensor | None:
-        """Draws numbers for noisy layers; None if there are none."""
-        width = self.net.head.layer_noise
-        if not width:
+    def noise(self, rows: int = 1) -> Tensor | None:
+        """Draws numbers for noisy layers, which rows share, or for the implicit quantiles of each row; else None."""
+        head = self.net.head
+        if not head.layer_noise:
             return None
-        drawn = torch.from_numpy(self.rng.standard_normal((1, width), dtype="float32"))
+        shape = (1 if head.shares_noise else rows, head.layer_noise)
+        drawn = torch.from_numpy(self.rng.standard_normal(shape, dtype="float32"))
         return drawn.to(self.replay.device)
 
     # --- playing ------------------------------------------------------------------------------------------------------
@@ -382,6 +408,20 @@ def _check(policy: Policy, cfg: DQNConfig, name: str) -> None:
     if values.kind == "quantile" and values.atoms != ValuesConfig().atoms:
         raise ConfigError(
             f"{where}.values.atoms = {values.atoms} does nothing with values.kind = quantile: set values.quantiles"
+        )
+    if values.kind == "implicit" and (
+        cfg.dueling or cfg.exploration.kind == "noisy" or cfg.model.output == "action_params" or policy.memory_size
+    ):
+        raise ConfigError(
+            f"{where}.values.kind = implicit has a head of its own: leave out dueling, exploration.kind = noisy, "
+            "model.output = action_params and model.memory, or set values.kind = quantile"
+        )
+    is_plain = cfg.n_step == 1 and values.kind != "categorical" and not values.rescale and not policy.memory_size
+    if cfg.munchausen.weight and not is_plain:
+        raise ConfigError(
+            f"{where}.munchausen.weight = {cfg.munchausen.weight:g} changes the reward of single decisions, and values "
+            f"without atoms: set n_step = 1 (now {cfg.n_step}) and values.kind = mean, quantile or implicit, without "
+            "values.rescale and model.memory"
         )
     if values.rescale and values.kind != "mean":
         raise ConfigError(f"{where}.values.rescale is for values.kind = mean, not {values.kind}: leave one of them out")

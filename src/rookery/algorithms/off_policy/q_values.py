@@ -23,6 +23,7 @@ from rookery.core.settings.fields import Settings
 from rookery.core.settings.reach import Width
 from rookery.models.build import ModelConfig
 from rookery.models.cells.base import Memory
+from rookery.models.implicit_head import fractions
 from rookery.models.q_head import QHead
 from rookery.models.structure import Inputs, Structure, Tower
 from rookery.native.td import td_kernel, td_steps
@@ -52,9 +53,10 @@ Noise = Tensor | None
 class ValuesConfig(Settings):
     """Form of the learned action values."""
 
-    kind: Literal["mean", "categorical", "quantile"] = "mean"
+    kind: Literal["mean", "categorical", "quantile", "implicit"] = "mean"
     """``mean`` = the expected return; ``categorical`` = its distribution over fixed atoms (C51, Bellemare et al. 2017);
-    ``quantile`` = its quantiles (QR-DQN, Dabney et al. 2018).
+    ``quantile`` = its quantiles (QR-DQN, Dabney et al. 2018); ``implicit`` = quantiles at fractions that are drawn anew
+    for each row (IQN, Dabney et al. 2018).
     """
 
     atoms: Width = 51
@@ -67,7 +69,7 @@ class ValuesConfig(Settings):
     """Highest atom; higher returns are clipped to it."""
 
     quantiles: Width = 50
-    """Quantiles of `quantile`."""
+    """Quantiles of `quantile`; of `implicit`, those drawn for each row (paper: 64 in learning, 32 in playing)."""
 
     rescale: bool = False
     """Whether a mean is learned as sign(x) (sqrt(|x| + 1) - 1) + x / 1000, which compresses large returns (R2D2,
@@ -84,7 +86,8 @@ class QBatch:
         action: The stored action.
         target: ``[N]`` value targets; probabilities ``[N, M]`` of the atoms; or samples ``[N, M]``.
         weight: Importance weight of each row; None if all have the same.
-        noise: ``[1, W]`` numbers for noisy layers, the same for all rows; None = their means.
+        noise: ``[1, W]`` numbers for noisy layers, the same for all rows, or ``[N, W]`` for implicit quantiles; None =
+            their means.
         sequences: Positions of the observations in time, for a policy with a memory; None if rows are independent.
         memory: ``[B, M]`` memory before each sequence.
         learned: ``[N]`` indices of the rows among the observations, where there are more of these; None = all.
@@ -265,6 +268,16 @@ def quantile_gradient(quantiles: Tensor, batch: QBatch, cfg: Any) -> OutputGradi
     return [expand_gradient(gradient, quantiles, batch.action)], quantile_loss(quantiles, batch, cfg)[1]
 
 
+def implicit_loss(quantiles: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, Metrics]:
+    """Computes `quantile_loss` of implicit quantiles, at the fractions of the batch's noise (Dabney et al. 2018,
+    1806.06923, eq. 3).
+    """
+    predicted = played(quantiles, batch.action)
+    fraction = fractions(batch.noise, predicted.shape[1], predicted)
+    rows = quantile_huber(predicted, batch.target, kappa=DELTA, fraction=fraction)
+    return _averaged(rows, predicted.detach().mean(1), batch.target.mean(1), batch.weight, rows)
+
+
 # --- targets ----------------------------------------------------------------------------------------------------------
 
 
@@ -375,10 +388,17 @@ class QuantileValue(Estimate):
         return torch.addcmul(reward.unsqueeze(1), discount.unsqueeze(1), after)
 
 
+class ImplicitValue(QuantileValue):
+    """Quantiles of the return at fractions drawn for each row (IQN)."""
+
+    loss = staticmethod(implicit_loss)
+    closed_form = None
+
+
 def estimate_for(cfg: ValuesConfig, support: Tensor) -> Estimate:
     """Returns the form of action values for the settings; `support` ``[M]`` are the head's atoms."""
     if cfg.kind == "categorical":
         return CategoricalValue(support)
-    if cfg.kind == "quantile":
-        return QuantileValue()
+    if cfg.kind in {"quantile", "implicit"}:
+        return QuantileValue() if cfg.kind == "quantile" else ImplicitValue()
     return RescaledValue() if cfg.rescale else MeanValue()

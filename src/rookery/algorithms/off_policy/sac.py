@@ -85,6 +85,12 @@ class SACConfig(AlgorithmConfig, CriticSettings):
     """Learning rate of the temperature; none = `lr`."""
     target_every: Count = 1
     """Gradient steps between updates of target networks."""
+    target_critics: Few | None = None
+    """Critics, drawn anew for each gradient step, whose lowest value is the target; the actor then follows the mean of
+    all critics (REDQ: 2 of ``critic.number=10``; DroQ: 2 of 2). none = all, and the actor follows the lowest value.
+    """
+    policy_delay: Count = 1
+    """Gradient steps of the critics per step of actor and temperature (REDQ, DroQ: 20, as `updates_per_step`)."""
     alpha: Scheduled[NonNegative] | None = None
     """Temperature: the value of a nat of entropy in rewards; none = it adapts, so that the policy keeps
     `target_entropy`.
@@ -182,10 +188,13 @@ class ActorOutputs:
 
 
 def actor_loss(outputs: ActorOutputs, batch: ActorBatch, cfg: SACConfig) -> tuple[Tensor, Metrics]:
-    """Eq. 7: the temperature times the log-probability of new actions, minus their lowest value; with quantiles the
-    mean of all (TQC, eq. 13).
+    """Eq. 7: the temperature times the log-probability of new actions, minus their lowest value; with `target_critics`
+    the mean of all critics (REDQ, algorithm 1), with quantiles the mean of all (TQC, eq. 13).
     """
-    value = outputs.q.amin(0) if outputs.q.dim() == 2 else outputs.q.mean((0, 2))
+    if outputs.q.dim() == 2:
+        value = outputs.q.amin(0) if cfg.target_critics is None else outputs.q.mean(0)
+    else:
+        value = outputs.q.mean((0, 2))
     each = batch.alpha * outputs.logp - value
     return each.mean(), {"actor_loss": each.detach(), "entropy": -outputs.logp.detach()}
 
@@ -198,8 +207,11 @@ def actor_gradient(outputs: ActorOutputs, batch: ActorBatch, cfg: SACConfig) -> 
         return None
     logp, q = outputs.logp, outputs.q
     share = 1.0 / logp.shape[0]
-    value, lowest = q.min(0, keepdim=True)
-    by_q = torch.zeros_like(q).scatter_(0, lowest, -share)
+    if cfg.target_critics is None:
+        value, lowest = q.min(0, keepdim=True)
+        by_q = torch.zeros_like(q).scatter_(0, lowest, -share)
+    else:
+        value, by_q = q.mean(0, keepdim=True), torch.full_like(q, -share / len(q))
     gradient = outputs.back(batch.alpha * share, by_q)
     return [gradient], {"actor_loss": batch.alpha * logp - value, "entropy": -logp}
 
@@ -372,8 +384,23 @@ class SAC(Algorithm[SACConfig]):
 
     def _check_actions(self) -> None:
         cfg, action = self.cfg, self.policy.action_spec
+        if cfg.target_critics is not None and (cfg.critic.quantiles is not None or cfg.critic.norm == "batch"):
+            raise ConfigError(
+                f"policies.{self.name}.target_critics = {cfg.target_critics} is not for critics with quantiles or "
+                "norm = batch, whose targets are those of all critics: leave one of them out"
+            )
+        if cfg.target_critics is not None and cfg.target_critics > cfg.critic.number:
+            raise ConfigError(
+                f"policies.{self.name}.target_critics = {cfg.target_critics} is more than critic.number = "
+                f"{cfg.critic.number}; REDQ takes 2 of 10"
+            )
         if not cfg.discrete and not self.has_branches:  # checked by the head
             return
+        if cfg.target_critics is not None or cfg.policy_delay > 1:
+            raise ConfigError(
+                f"policies.{self.name}: target_critics and policy_delay are for continuous actions, not for those of "
+                f"{action.space}; leave them out"
+            )
         if cfg.discrete and (not action.sizes or action.num_numbers or action.num_flags):
             raise ConfigError(
                 f"policies.{self.name}.discrete = True: actions of {action.space} are not one of several; set "
@@ -419,7 +446,9 @@ class SAC(Algorithm[SACConfig]):
         alpha = self.alpha(cfg)
         learn = self.learn_discrete if cfg.discrete else self.learn_continuous
         metrics = (self.learn_branches if self.has_branches else learn)(rows, alpha, cfg)
-        entropy = metrics["entropy"]
+        entropy = metrics.get("entropy")
+        if entropy is None:  # a step of the critics alone, by `policy_delay`
+            return {**metrics, "alpha": alpha}
         assert isinstance(entropy, Tensor)
         if self.temperature is not None and self.temperature_optimizer is not None:
             forward: Any = self.temperature
@@ -479,12 +508,19 @@ class SAC(Algorithm[SACConfig]):
         return sequence_experience(self.policy, found.rollout, found.row, found.weight, burn_in=burn_in, **window)
 
     def learn_continuous(self, rows: Experience, alpha: Tensor, cfg: SACConfig) -> Metrics:
-        """Makes a step of the critics towards the soft value of one new action each (eq. 5), and one of the actor."""
+        """Makes a step of the critics towards the soft value of one new action each (eq. 5); and one of the actor in
+        every `policy_delay`-th step.
+        """
         shape = (2, len(rows), self.policy.action_spec.num_numbers)
         noise = torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.replay.device)
         ahead, now = noise.unbind()
         next_action, next_logp, known = self.actor.net.draw_next_actions(self.actor, rows, ahead)
-        metrics = self.critics.learn(rows, next_action, alpha * next_logp, cfg)
+        chosen = None
+        if cfg.target_critics is not None:
+            chosen = self.rng.choice(cfg.critic.number, cfg.target_critics, replace=False).tolist()
+        metrics = self.critics.learn(rows, next_action, alpha * next_logp, cfg, chosen)
+        if (self.replay.gradient_steps + 1) % cfg.policy_delay:
+            return metrics
         batch = ActorBatch(rows.obs, now, alpha, rows.recurrent, known)
         return metrics | rename_grad_norm(
             "actor",

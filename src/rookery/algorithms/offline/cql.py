@@ -249,6 +249,11 @@ class CQL(SAC):
     def __init__(self, policy: Policy, cfg: CQLConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
         check_critics(cfg, name)
+        if cfg.target_critics is not None or cfg.policy_delay > 1:
+            raise ConfigError(
+                f"policies.{name}: target_critics = {cfg.target_critics} and policy_delay = {cfg.policy_delay} are "
+                "settings of SAC which CQL does not use: leave them out"
+            )
         self.multiplier: Temperature | None = None
         self.multiplier_optimizer: Adam | None = None
         if cfg.lagrange_gap is not None:
