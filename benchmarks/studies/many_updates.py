@@ -15,6 +15,7 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.learning import machine
+
 from rookery import ModelConfig, SACConfig, Trainer
 from rookery.algorithms.off_policy.critics import CriticConfig
 
