@@ -71,7 +71,8 @@ class ImplicitQHead(QHead):
     def embedded(self, fraction: Tensor) -> Tensor:
         """Returns the factors of the features, ``[N, M, F]``, for fractions ``[N, M]`` (equation 4)."""
         order = torch.arange(COSINES, dtype=torch.float32, device=fraction.device)
-        return functional.relu(self.embedding(torch.cos(math.pi * order * fraction.unsqueeze(-1))))
+        cosines = torch.cos(math.pi * order * fraction.unsqueeze(-1))
+        return functional.relu(functional.linear(cosines, self.embedding.weight, self.embedding.bias))
 
 
 def fractions(noise: Tensor | None, number: int, like: Tensor) -> Tensor:

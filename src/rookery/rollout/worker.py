@@ -280,8 +280,8 @@ class RolloutWorker(WorkerState, Stateful):
             mine = PerEnvEpsilonPolicy(name, len(self.policies), acting, store, noise, slots)
         elif store is not None and isinstance(policy.head_spec, CandidateHead):
             agents, lanes = self.agents_of(name), self.env.num_lanes
-            slots = lanes * agents, (self.lanes_in_run or lanes) * agents
-            mine = CandidatePolicy(name, len(self.policies), acting, store, noise, policy.head_spec, *slots)
+            own, all_slots = lanes * agents, (self.lanes_in_run or lanes) * agents
+            mine = CandidatePolicy(name, len(self.policies), acting, store, noise, policy.head_spec, own, all_slots)
         self.policies[name] = mine
         mine.group = inference_batch_envs and inference_batch_envs * self.agents_of(name)
         if self.fast_loop is None and mine.actor is not None:

@@ -179,7 +179,9 @@ def _check(cfg: VDNConfig, name: str) -> None:
             "mixed: leave them out"
         )
     if cfg.munchausen.weight:
-        raise ConfigError(f"{where}.munchausen.weight = {cfg.munchausen.weight:g} is for values without a mixer; leave it out")
+        raise ConfigError(
+            f"{where}.munchausen.weight = {cfg.munchausen.weight:g} is for values without a mixer; leave it out"
+        )
     if cfg.dueling:
         raise ConfigError(f"{where}.dueling = True: members' values have one stream; leave it out")
     if cfg.exploration.kind != "epsilon":

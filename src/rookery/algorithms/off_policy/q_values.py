@@ -381,7 +381,7 @@ class QuantileValue(Estimate):
     """Quantiles of the return (QR-DQN)."""
 
     loss = staticmethod(quantile_loss)
-    closed_form = ClosedForm(quantile_loss, quantile_gradient)
+    closed_form: ClassVar[ClosedForm | None] = ClosedForm(quantile_loss, quantile_gradient)
 
     def target(self, reward: Tensor, discount: Tensor, after: Tensor) -> Tensor:
         """``[N, M]``: each quantile after the decision, discounted, plus the reward."""
