@@ -72,7 +72,8 @@ class ImplicitQHead(QHead):
         """Returns the factors of the features, ``[N, M, F]``, for fractions ``[N, M]`` (equation 4)."""
         order = torch.arange(COSINES, dtype=torch.float32, device=fraction.device)
         cosines = torch.cos(math.pi * order * fraction.unsqueeze(-1))
-        return functional.relu(functional.linear(cosines, self.embedding.weight, self.embedding.bias))
+        factors: Tensor = functional.relu(self.embedding(cosines))
+        return factors
 
 
 def fractions(noise: Tensor | None, number: int, like: Tensor) -> Tensor:
