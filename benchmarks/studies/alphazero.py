@@ -1,8 +1,9 @@
 """Claims of AlphaZero with a Gumbel root: tic-tac-toe without a loss, connect four against plain MCTS, and the speed.
 
-``python benchmarks/studies/alphazero.py tictactoe RUN``, ``connect-four RUN`` and ``speed``; RUN is a trained run
-(docs/algorithms/alphazero.md has the commands). Every match is also played by untrained weights with the same search.
-The results are in `benchmarks/results/alphazero.md`.
+``python benchmarks/studies/alphazero.py tictactoe RUN``, ``exploitability RUN`` (with OpenSpiel installed),
+``connect-four RUN --simulations 100`` and ``speed RUN``; RUN is a trained run (docs/algorithms/alphazero.md has the
+commands). Everything is also measured with untrained weights and the same search. The results are in
+`benchmarks/results/alphazero.md`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rookery import Trainer
+from rookery import AlphaZeroConfig, Trainer
 from rookery.core.seeding import Role, Streams
 from rookery.policies.policy import Policy
 from rookery.rollout.noise import ActionNoise
@@ -38,7 +39,9 @@ CONNECT_FOUR = {"one ply": f"{PLAYERS}connect_four_one_ply", "MCTS 500": f"{UCT}
 def untrained(run: Trainer) -> Trainer:
     """Returns a run with the same settings and first weights."""
     algorithm = run.config.policies["main"].algorithm
-    return Trainer(run.config.env.name, algorithm, num_envs=run.config.sampling.num_envs, seed=run.config.seed)
+    return Trainer(
+        run.config.env.name, algorithm, num_envs=run.config.sampling.num_envs, seed=run.config.seed, console="quiet"
+    )
 
 
 def play(run: Trainer, opponents: Mapping[str, str], games: int, lanes: int, opening: int) -> dict[str, list[Game]]:
@@ -103,9 +106,81 @@ def reachable_losses(policy: Policy) -> tuple[int, int]:
     return positions, losses
 
 
-def speed(env: str, lanes: int, seconds: float, settings: Mapping[str, Any]) -> dict[str, float]:
+def exploitability(policy: Policy) -> float:
+    """Returns OpenSpiel's exploitability of a deterministic policy in tic-tac-toe: 0 if no opponent wins more than a
+    perfect player allows.
+    """
+    import pyspiel
+
+    rules = TicTacToe(1)
+    rules.reset(Streams(0).episodes(Role.ENV))
+    mine = searcher(policy, rules)
+    game = pyspiel.load_game("tic_tac_toe")
+    histories: dict[tuple[int, int, int], list[str]] = {}
+
+    def walk(state: Any, stones: tuple[int, int], plies: int) -> None:
+        if state.is_terminal():
+            return
+        histories.setdefault((*stones, plies), []).append(state.information_state_string())
+        for action in state.legal_actions():
+            placed = [*stones]
+            placed[plies % 2] |= 1 << action
+            walk(state.child(action), (placed[0], placed[1]), plies + 1)
+
+    walk(game.new_initial_state(), (0, 0), 0)
+    found = search(rules, mine.evaluate, np.array(list(histories)), None, mine.spec).action.tolist()
+    table = {
+        name: [(cell, float(cell == action)) for cell in range(9) if not (crosses | noughts) >> cell & 1]
+        for ((crosses, noughts, _), names), action in zip(histories.items(), found, strict=True)
+        for name in names
+    }
+    return float(pyspiel.exploitability(game, table))
+
+
+def openspiel_speed(policy: Policy, simulations: int, moves: int) -> dict[str, float]:
+    """Returns decisions and evaluations a second of process time of OpenSpiel's search in Python, in connect four with
+    the same network.
+    """
+    import pyspiel
+    from open_spiel.python.algorithms import mcts
+
+    class Network(mcts.Evaluator):
+        calls = 0
+
+        def _asked(self, state: Any) -> tuple[Any, Any]:
+            planes = np.array(state.observation_tensor()).reshape(3, 6, 7)[:2, ::-1].reshape(1, -1)
+            mask = np.zeros((1, 7), np.uint8)
+            mask[0, state.legal_actions()] = 1
+            obs = {"board": torch.from_numpy(planes.astype(np.uint8)), "action_mask": torch.from_numpy(mask).bool()}
+            features = policy.trunk(obs)
+            return policy.head.linear(features)[0], policy.head.value(features)[0, 0]
+
+        def evaluate(self, state: Any) -> Any:
+            with torch.no_grad():
+                value = float(self._asked(state)[1])
+            return np.array([value, -value] if state.current_player() == 0 else [-value, value])
+
+        def prior(self, state: Any) -> Any:
+            self.calls += 1
+            with torch.no_grad():
+                odds = torch.softmax(self._asked(state)[0], 0)
+            return [(action, float(odds[action])) for action in state.legal_actions()]
+
+    network = Network()
+    game = pyspiel.load_game("connect_four")
+    bot = mcts.MCTSBot(game, 1.25, simulations, network, solve=False)
+    state, began = game.new_initial_state(), time.process_time()
+    for _ in range(moves):
+        state.apply_action(bot.step(state))
+        if state.is_terminal():
+            state = game.new_initial_state()
+    spent = time.process_time() - began
+    return {"decisions": moves / spent, "evaluations": network.calls / spent}
+
+
+def speed(env: str, lanes: int, seconds: float, algorithm: AlphaZeroConfig) -> dict[str, float]:
     """Returns games, decisions and evaluations a second of process time of a training."""
-    run = Trainer(env, settings["algorithm"], num_envs=lanes, seed=0)
+    run = Trainer(env, algorithm, num_envs=lanes, seed=0, console="quiet")
     steps = run.iterations()
     next(steps)
     began, clock, games, decisions, evaluations = time.process_time(), time.perf_counter(), 0, 0, 0
@@ -123,18 +198,29 @@ def speed(env: str, lanes: int, seconds: float, settings: Mapping[str, Any]) -> 
 def main() -> None:
     """Runs a part of the study."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("tictactoe", "connect-four", "speed"))
+    parser.add_argument("part", choices=("tictactoe", "connect-four", "exploitability", "speed"))
     parser.add_argument("run", nargs="?", type=Path)
     parser.add_argument("--games", type=int, default=200)
+    parser.add_argument("--simulations", type=int, help="simulations of each search; those of the run by default")
+    parser.add_argument("--only", choices=("trained", "untrained"))
     given = parser.parse_args()
     if given.part == "speed":
-        from rookery import AlphaZeroConfig
-
         for env in ("TicTacToe", "ConnectFour"):
-            print(env, json.dumps(speed(env, 128, 60.0, {"algorithm": AlphaZeroConfig()})), flush=True)
+            print(env, json.dumps(speed(env, 128, 60.0, AlphaZeroConfig())), flush=True)
+        if given.run is not None:
+            policy = Trainer.load(given.run, console="quiet").policies["main"]
+            print("OpenSpiel, ConnectFour", json.dumps(openspiel_speed(policy, 32, 60)), flush=True)
         return
     trained = Trainer.load(given.run, console="quiet")
     for label, run in {"trained": trained, "untrained": untrained(trained)}.items():
+        if given.only not in (None, label):
+            continue
+        if given.simulations is not None:
+            policy = run.policies["main"]
+            policy.head_spec = replace(policy.head_spec, simulations=given.simulations)
+        if given.part == "exploitability":
+            print(f"{label}: exploitability {exploitability(run.policies['main']):.4f}", flush=True)
+            continue
         if given.part == "tictactoe":
             positions, losses = reachable_losses(run.policies["main"])
             print(f"{label}: moves in {positions} positions, loses {losses} of the games that it can reach", flush=True)

@@ -478,6 +478,22 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "stop.env_steps": 320_000,
         },
     },
+    "alphazero": {
+        "TicTacToe": {
+            "sampling.num_envs": 64,
+            "algorithm.search.simulations": 16,
+            "algorithm.rollout_size": 2048,
+            "algorithm.minibatch_size": 128,
+            "stop.env_steps": 80_000,
+        },
+        "ConnectFour": {
+            "sampling.num_envs": 256,
+            "algorithm.search.simulations": 24,
+            "algorithm.rollout_size": 8192,
+            "algorithm.window": 200_000,
+            "stop.env_steps": 1_000_000,
+        },
+    },
     "sac": {
         "Pendulum-v1": SMALL,
         "MountainCarContinuous-v0": {
