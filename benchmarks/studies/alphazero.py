@@ -148,6 +148,7 @@ def openspiel_speed(policy: Policy, simulations: int, moves: int) -> dict[str, f
         calls = 0
 
         def _asked(self, state: Any) -> tuple[Any, Any]:
+            self.calls += 1
             planes = np.array(state.observation_tensor()).reshape(3, 6, 7)[:2, ::-1].reshape(1, -1)
             mask = np.zeros((1, 7), np.uint8)
             mask[0, state.legal_actions()] = 1
@@ -161,7 +162,6 @@ def openspiel_speed(policy: Policy, simulations: int, moves: int) -> dict[str, f
             return np.array([value, -value] if state.current_player() == 0 else [-value, value])
 
         def prior(self, state: Any) -> Any:
-            self.calls += 1
             with torch.no_grad():
                 odds = torch.softmax(self._asked(state)[0], 0)
             return [(action, float(odds[action])) for action in state.legal_actions()]
@@ -182,12 +182,12 @@ def speed(env: str, lanes: int, seconds: float, algorithm: AlphaZeroConfig) -> d
     """Returns games, decisions and evaluations a second of process time of a training."""
     run = Trainer(env, algorithm, num_envs=lanes, seed=0, console="quiet")
     steps = run.iterations()
-    next(steps)
-    began, clock, games, decisions, evaluations = time.process_time(), time.perf_counter(), 0, 0, 0
+    before = next(steps).episodes
+    began, clock, games = time.process_time(), time.perf_counter(), 0
     mine = run._pool.worker.policies["main"]
     first = mine.evaluations, mine.acted
     for result in steps:
-        games += result.episodes
+        games = result.episodes - before
         if time.perf_counter() - clock > seconds:
             break
     evaluations, decisions = mine.evaluations - first[0], mine.acted - first[1]

@@ -10,7 +10,7 @@ from rookery.tasks.games.board_games import ConnectFour, TicTacToe
 
 
 def observed(cls, moves):
-    """What the player to move observes after some moves."""
+    """Returns the observation of the player to move after some moves."""
     env = cls(1)
     env.reset(Streams(0).episodes(Role.ENV))
     state = env.get_state(np.arange(1))
