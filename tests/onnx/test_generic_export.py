@@ -10,6 +10,7 @@ from exported import observed, outputs, policy_of
 from gymnasium import spaces
 from torch import nn
 
+from rookery.algorithms.model_based.alphazero import AlphaZeroConfig
 from rookery.algorithms.multi_agent.maddpg import MADDPGConfig
 from rookery.algorithms.multi_agent.poca import POCAConfig
 from rookery.algorithms.multi_agent.vdn import VDNConfig
@@ -283,6 +284,12 @@ class GivingAll(nn.Module):
 @pytest.mark.parametrize("action", [spaces.Discrete(4), ACTIONS["nested"]], ids=["discrete", "nested"])
 def test_a_model_that_gives_outputs_itself_is_exported(action, tmp_path):
     policy = policy_of(NUMBERS, action, GivenHead(), module=GivingAll, output="action_params")
+    for write in (write_generic, write_unity):
+        assert write(policy, tmp_path / "x.onnx").difference <= 1e-5
+
+
+def test_a_policy_that_searches_is_exported_by_its_logits(tmp_path):
+    policy = policy_of(NUMBERS, spaces.Discrete(4), AlphaZeroConfig().head)
     for write in (write_generic, write_unity):
         assert write(policy, tmp_path / "x.onnx").difference <= 1e-5
 

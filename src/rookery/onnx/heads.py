@@ -23,6 +23,7 @@ from rookery.models.distributions import (
 from rookery.models.heads import ActionHead, GivenActionHead, Head
 from rookery.models.implicit_head import ImplicitQHead, fractions
 from rookery.models.q_head import IMPOSSIBLE, Boltzmann, EpsilonGreedy, GivenQHead, NoisyLinear, QHead
+from rookery.models.search_head import PriorHead
 from rookery.models.squashed import (
     CLAMPED,
     SCALED,
@@ -270,6 +271,7 @@ def _deterministic_head(graph: Graph, head: DeterministicHead, features: str, al
 
 HEADS: dict[type, Callable[[Graph, Any, str, Allowed], GraphAction]] = {
     ActionHead: _action_head,
+    PriorHead: _action_head,
     GivenActionHead: _given_head,
     QHead: _q_head,
     GivenQHead: _given_q_head,
