@@ -23,7 +23,7 @@ from rookery.algorithms.capabilities import TABLE_HEAD, Capabilities, capability
 from rookery.algorithms.imitation import ImitationConfig
 from rookery.algorithms.model_based.alphazero import TreeSearchConfig
 from rookery.algorithms.names import ALGORITHMS
-from rookery.algorithms.off_policy.action_noise import NoiseConfig
+from rookery.algorithms.off_policy.action_noise import NoiseConfig, SizedNoiseConfig
 from rookery.algorithms.off_policy.critics import CriticConfig
 from rookery.algorithms.off_policy.dqn import TargetConfig
 from rookery.algorithms.off_policy.q_exploration import ExplorationConfig
@@ -110,7 +110,8 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("algorithm.target, of dqn", "algorithm.target.", TargetConfig),
     ("algorithm.search, of alphazero", "algorithm.search.", TreeSearchConfig),
     ("algorithm.exploration, of dqn", "algorithm.exploration.", ExplorationConfig),
-    ("algorithm.exploration, of sac, td3 and ddpg", "algorithm.exploration.", NoiseConfig),
+    ("algorithm.exploration, of sac", "algorithm.exploration.", NoiseConfig),
+    ("algorithm.exploration, of td3 and ddpg", "algorithm.exploration.", SizedNoiseConfig),
     ("algorithm.critic, of sac, td3 and ddpg", "algorithm.critic.", CriticConfig),
     ("algorithm.model", "algorithm.model.", ModelConfig),
     ("algorithm.model.memory", "algorithm.model.memory.", MemoryConfig),

@@ -22,6 +22,7 @@ from rookery.core.spaces.arrays import CATEGORIES, Leaf, Tree
 from rookery.doctor.decision_rules import decision_findings
 from rookery.doctor.effects import Effects
 from rookery.doctor.env_play import EnvPlay, play_env
+from rookery.doctor.inside.masks import mask_findings, naming_masks
 from rookery.doctor.play_rules import Seen, obs_clipped, obs_duplicated, obs_late
 from rookery.doctor.probe import COPIES, MakeCopies, PlayMeasurements, constant_actions, watch_constant
 from rookery.envs.adapters.gym_env import AGENT
@@ -175,7 +176,9 @@ def _probe(
         facts += _facts_of_obs(kind, seen.observed(number))
     constant = _watch_each(make, kinds, 0.4 * seconds, streams)
     by_decision, _ = decision_findings(make, played, {}, began + 0.5 * seconds)
-    findings += [*_about_constant(seen, constant), *map(_of_env, [*played.findings(), *by_decision])]
+    by_mask = mask_findings(make, kinds, played.effects, began + 0.6 * seconds)
+    by_play = naming_masks([*played.findings(), *by_mask], kinds)
+    findings += [*_about_constant(seen, constant), *map(_of_env, [*by_play, *by_decision])]
     facts += _facts_of_constant(constant)
     for effects in played.effects:
         facts += _facts_of_effects(effects)

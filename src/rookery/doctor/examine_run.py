@@ -21,11 +21,15 @@ from rookery.core.settings.trust import IMPORT_PATH, OBJECT, TrustCode
 from rookery.doctor.decision_rules import decision_findings, with_shared
 from rookery.doctor.env_play import play_env
 from rookery.doctor.file_rules import file_findings
+from rookery.doctor.inside.attributes import with_attributes
+from rookery.doctor.inside.entropy_range import target_entropy_unreachable
+from rookery.doctor.inside.masks import mask_findings, naming_masks
+from rookery.doctor.inside.wrapped_rewards import wrapped_rewards
 from rookery.doctor.network import network_findings
 from rookery.doctor.own_statistics import statistics_not_shared
 from rookery.doctor.play_rules import OBS_RULES, Seen, reward_late, softened
 from rookery.doctor.probe import STEPS, PlayMeasurements
-from rookery.doctor.returns.comparisons import compare, settled
+from rookery.doctor.returns.comparisons import compare, is_best, settled
 from rookery.doctor.returns.plays import play_behaviours
 from rookery.doctor.stored_run import CONFIG, JOURNAL, StoredRun, read_run, worst_trials
 from rookery.doctor.time_limits import limit_before_reward
@@ -60,7 +64,8 @@ WITHOUT_JUDGEMENT = ("obs-not-finite", "actions-without-effect", "actions-alike"
                      "state-survives-reset", "termination-as-truncation", "time-limit-as-termination",
                      "obs-reordered", "obs-unnormalized", "obs-clipped", "obs-duplicated", "rows-mixed",
                      "model-random", "network-blind", "rewards-swapped", "reward-unexplained-by-obs",
-                     "limit-before-reward", "obs-rounded")  # fmt: skip
+                     "limit-before-reward", "obs-rounded", "mask-inverted", "rewards-merged",
+                     "rewards-reordered")  # fmt: skip
 """Rules whose findings count in a run that learns, too."""
 
 
@@ -195,10 +200,15 @@ def _play(
         facts += plays.texts
         found = compare(plays, history, learns, names[0] if len(names) == 1 else "")
         of_rows = settled(of_rows, found, plays)
+        if history is not None:
+            actions = {name: policy.action_spec for name, policy in trainer.policies.items()}
+            of_rows = [*target_entropy_unreachable(history, actions), *of_rows]
         if not has_throwaways(trainer.env):
             return [*of_rows, *found]
         played = play_env(trainer._make_copies, max(until - time.monotonic(), 0.0), STEPS)
-        by_play = [*played.findings(), *_policy_findings(trainer, played.random)]
+        by_play = [*played.findings(), *_policy_findings(trainer, played.random, is_best(plays, history))]
+        by_play += mask_findings(trainer._make_copies, played.random.kinds, played.effects, until)
+        by_play = naming_masks(by_play, played.random.kinds)
         policy_of = _policy_of(trainer)
         by_decision, alike = decision_findings(trainer._make_copies, played, policy_of, until)
         found, by_play = with_shared(found, policy_of, alike), by_play + _without_memory(trainer, by_decision)
@@ -209,10 +219,11 @@ def _play(
                 by_play += limit_before_reward(make, played.random, beyond)
             if any(one.rule in ("no-better-than-random", "worse-than-random") for one in found):
                 by_play += reward_late(played.random)
+            by_play += wrapped_rewards(make, trainer.policies, until)
             counted = [one for one in by_play if one.rule in WITHOUT_JUDGEMENT]
             others = [one for one in by_play if one.rule not in WITHOUT_JUDGEMENT]
             found = [*of_rows, *found, *counted, *(softened(others) if learns else others)]
-            return statistics_not_shared(found, make, names, trainer.env.num_lanes)
+            return with_attributes(statistics_not_shared(found, make, names, trainer.env.num_lanes), make)
 
 
 def _single_env(trainer: Trainer) -> Callable[[], Any] | None:
@@ -243,14 +254,22 @@ def _play_env(run: StoredRun, until: float, play: bool, trust_code: TrustCode) -
         return make_copies(config, lanes)
 
     played = play_env(make, until - time.monotonic(), STEPS)
-    found = [*played.findings(), *decision_findings(make, played, {}, until)[0]]
+    kinds = played.random.kinds
+    found = naming_masks([*played.findings(), *mask_findings(make, kinds, played.effects, until)], kinds)
+    found += decision_findings(make, played, {}, until)[0]
     for number in range(len(played.random.kinds)):
         found += [one for rule in OBS_RULES if (one := rule(Seen(played.random, number))) is not None]
     return found
 
 
-def _policy_findings(trainer: Trainer, seen: PlayMeasurements) -> list[Finding]:
-    """Returns the findings of the observations of random play, and of the policies on them."""
+def _policy_findings(trainer: Trainer, seen: PlayMeasurements, is_best: bool) -> list[Finding]:
+    """Returns the findings of the observations of random play, and of the policies on them.
+
+    Args:
+        trainer: The run.
+        seen: Random play.
+        is_best: Whether the policies earn the best return seen, for which a constant action may be enough.
+    """
     found: list[Finding] = []
     names = kinds_of(trainer.env, trainer._mapping)
     policy_of = {kind.agents: name for name, kind in names.items()}
@@ -265,7 +284,7 @@ def _policy_findings(trainer: Trainer, seen: PlayMeasurements) -> list[Finding]:
             own = {leaf.path for leaf in policy.own_spec.leaves}
             shown = {path: leaf for path, leaf in seen.observed(number).items() if path in own}
             found += network_findings(name, policy, shown)
-    return found
+    return [one for one in found if not (is_best and one.rule == "action-constant")]
 
 
 def _without_memory(trainer: Trainer, findings: list[Finding]) -> list[Finding]:

@@ -52,6 +52,9 @@ and fewest other values of an element that is continuous.
 UNLIMITED = 1e6
 """Size of a limit of a space from which on it is none."""
 
+UNNORMALIZED = ("normalization is switched off",)
+"""Cause of vectors far from 1."""
+
 WEAK_STEP, WEAK_HELD = 0.01, 0.2
 """Reach of actions, after a step and while they are held, below which they are weak."""
 
@@ -144,12 +147,15 @@ def obs_unnormalized(seen: Seen) -> Finding | None:
         if leaf.kind != "box" or values.dtype != np.float32 or leaf.path in entities or len(values) < FEW_ROWS:
             continue
         size = float(np.sqrt(np.square(values.astype(np.float64)).mean(0)).max(initial=0.0))
-        if size > FAR or 0.0 < size < 1.0 / FAR:
+        if size > FAR or 0.0 < size < 1.0 / FAR**2:
+            is_image = values.ndim == 4
             return finding(
                 "obs-unnormalized",
                 f"{seen.named(leaf)} has values of about {size:.2g}, and the policy does not normalize them",
                 policy=seen.policy,
-                severity="warning" if size > FAR**2 or size < 1.0 / FAR**2 else "note",
+                severity="note" if FAR < size <= FAR**2 else "warning",
+                causes=("images are returned as floats from 0 to 255",) if is_image else UNNORMALIZED,
+                remedies=("return images as uint8",) if is_image else None,
             )
     return None
 

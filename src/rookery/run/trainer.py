@@ -558,7 +558,7 @@ class Trainer(Run):
                     opened.close()
             raise
         trainer.run_dir = run_dir
-        if saved.facts["exact"] and not trainer.env.exact and not other_env:
+        if resume and saved.facts["exact"] and not trainer.env.exact and not other_env:
             trainer._reporter.note("unfinished episodes could not be resumed: this run is no longer exact")
         changed = changed_paths(saved.facts.get("paths", {}), trainer.paths) if resume else ()
         for line in (*saved.notes, *changed):

@@ -75,6 +75,10 @@ FAULTS = {
     "horizon-beyond-gamma": (PPO | {"algorithm.gamma": 0.9}, rows(run={"length_mean": 400.0})),
     "gamma-one": (PPO | {"algorithm.gamma": 1.0}, rows(run={"length_mean": 400.0})),
     "temperature-growing": (DQN, rows(learning={"q_mean": 1.0}, alpha=lambda n: 1.2**n)),
+    "target-entropy-unreachable": (
+        DQN | {"algorithm.target_entropy": 3.0},
+        rows(returns=rising, learning={"entropy": 2.05}, alpha=lambda n: 1.0 + 0.1 * n),
+    ),
     "reward-constant": (PPO, rows(run={"return_min": 20.0, "return_max": 20.0})),
     "reward-missing": (
         PPO,

@@ -99,8 +99,9 @@ class SACConfig(AlgorithmConfig, CriticSettings):
     """Initial temperature, if it adapts."""
     target_entropy: float | None = None
     """Target entropy in nats of the adaptive temperature; none = minus one per continuous action, on [-1, 1]; of
-    discrete actions, `entropy_share` of the largest possible entropy. If an action has several parts, each has its own
-    temperature and target, and this is none.
+    discrete actions, `entropy_share` of the largest possible entropy. The largest possible one is n ln 2 of n
+    continuous actions, 0.69 each, and ln A of A discrete ones, and there is no smallest of continuous ones. If an
+    action has several parts, each has its own temperature and target, and this is none.
     """
     entropy_share: Fraction = 0.5
     """Of discrete actions: target entropy as a share of that of a uniform distribution over the allowed actions."""

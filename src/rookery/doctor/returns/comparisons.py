@@ -12,11 +12,12 @@ from rookery.doctor.returns.cycles import reward_cycle
 from rookery.doctor.returns.ends import early_end_pays
 from rookery.doctor.returns.episode_returns import FEWEST, EpisodeReturns
 from rookery.doctor.returns.plays import Constants, Plays, is_far_below
+from rookery.doctor.returns.waiting import waiting_pays
 from rookery.report.finding import Finding, Severity
 from rookery.report.statistics import mean_interval
 from rookery.run.findings.catalog import CHECK_ENV, MAIN, finding
 from rookery.run.findings.history import History, is_negligible
-from rookery.run.findings.policy_rules import COLLAPSED, LARGE_KL, course, lower_rate
+from rookery.run.findings.policy_rules import COLLAPSED, LARGE_KL, course, entropy_stuck, lower_rate
 from rookery.run.findings.rule import LATER
 
 BELOW = "evaluation-below-training"
@@ -29,6 +30,9 @@ EARLY = 0.05
 
 LARGE_LR = 3e-3
 """Learning rate from which on it is a likely cause of a policy that is worse than random play."""
+
+AS_GOOD = 0.01
+"""Share of the best return within which another one is as good."""
 
 STAYS = "to stay in the episode earns more than success"
 LEAVES = "steps cost, and an end without success costs less, so the policy ends episodes early"
@@ -55,6 +59,7 @@ def compare(plays: Plays, history: History | None, learns: bool, policy: str) ->
         found += gamma_short(own, rivals, plays.gamma, policy)
     if chance is not None:
         found += return_without_success(own, chance)
+    found += waiting_pays(plays)
     return [*found, *early_end_pays(plays, [] if history is None else _lengths(history)), *reward_cycle(plays)]
 
 
@@ -92,7 +97,7 @@ def compare_with_random(plays: Plays, history: History | None, learns: bool) -> 
     returns = f"{own.mean:.4g} and {chance.mean:.4g}"
     if own.interval[1] >= chance.interval[0]:
         hardly = "hardly" if own.interval[0] > chance.interval[1] else "no"
-        line = f"the policy is {hardly} better than random play: {returns}"
+        line = f"the policy is {hardly} better than random play: {returns}{_noise(own, chance)}"
         return [finding("no-better-than-random", line, *plays.texts, severity="note" if learns else None)]
     line, is_early = f"the policy is worse than random play: {returns}", history is None or _is_early(history)
     severity: Severity = "warning" if learns or is_early or _draws_are_better(plays) else "error"
@@ -102,6 +107,25 @@ def compare_with_random(plays: Plays, history: History | None, learns: bool) -> 
             "worse-than-random", line, *plays.texts, severity=severity, causes=causes or None, remedies=remedies or None
         )
     ]
+
+
+def _noise(own: EpisodeReturns, other: EpisodeReturns) -> str:
+    """Returns in words that a difference of returns is within the noise; an empty string where it is not."""
+    low, high = own.interval
+    if low > other.interval[1] or own.mean == other.mean:
+        return ""
+    return f", a difference within the noise (95 % intervals {low:.4g} to {high:.4g} and {other.interval[0]:.4g} to " \
+           f"{other.interval[1]:.4g})"  # fmt: skip
+
+
+def is_best(plays: Plays, history: History | None) -> bool:
+    """Returns whether the policies earn as much as the best behaviour that was played, and as the best iteration."""
+    own = plays.own
+    if own is None:
+        return False
+    others = [one.mean for _, one in plays.constants] + ([] if plays.chance is None else [plays.chance.mean])
+    best = max([*others, *([] if history is None else [value for _, value in history.returns])], default=own.mean)
+    return own.mean >= best - AS_GOOD * abs(best)
 
 
 def _is_early(history: History) -> bool:
@@ -125,6 +149,8 @@ def _why_worse(plays: Plays, history: History | None) -> tuple[list[str], list[s
         return [], []
     high = plays.chance.interval[1]
     for policy in history.now["policies"]:
+        if entropy_stuck(history, policy) is not None:
+            continue  # updates that are too large do not leave the entropy as it was
         rate, divergences = history.number("lr", policy), history.column("kl", policy)
         signs = [f"lr = {rate:g}"] if rate is not None and rate >= LARGE_LR else []
         signs += [f"the KL divergence is {median(divergences):.2g}"] if divergences and median(
@@ -203,6 +229,9 @@ def no_better_than_constant(plays: Plays, history: History | None, learns: bool,
     if own.interval[1] >= best.interval[0]:
         hardly = "hardly" if own.interval[0] > best.interval[1] else "no"
         line = f"the policy is {hardly} better than always {text}: {own.mean:.4g} and {best.mean:.4g}"
+        line += _noise(own, best)
+        if has_learned and is_best(plays, history):
+            return []
         return [finding("no-better-than-constant", line, *lines, severity="note" if has_learned else None)]
     lead = best.mean - own.mean
     gained = 0.0 if chance is None else max(own.mean - chance.mean, 0.0)

@@ -158,6 +158,15 @@ RULES: dict[str, RuleText] = {
          "the effect appears later than this rule looks"),
         (CHECK_ENV,),
     ),
+    "mask-inverted": RuleText(
+        "warning",
+        "play",
+        "From equal states and seeds, actions that the mask forbids earn clearly more than every action that it "
+        "allows, in three of four states; or allowed actions have no effect, and forbidden ones have. Silent where an "
+        "environment refuses forbidden actions or penalizes them.",
+        ("the mask is inverted: True means that an action is allowed", "the mask is that of another step or agent"),
+        ("return the mask with True or 1 for allowed actions", CHECK_ENV),
+    ),
     "actions-alike": RuleText(
         "warning",
         "play",
@@ -250,7 +259,18 @@ RULES: dict[str, RuleText] = {
         "The temperature of the entropy grows without end: the entropy that is aimed at cannot be reached, and drowns "
         "the rewards.",
         ("actions hardly change anything", "the target entropy is too high for this action space"),
-        ("{at}.target_entropy=-1.0", CHECK_ENV),
+        ("{at}.target_entropy=null", CHECK_ENV),
+    ),
+    "target-entropy-unreachable": RuleText(
+        "warning",
+        "rows",
+        "The entropy that the temperature aims at is above, or nearly, the largest one that the actions can have: n "
+        "ln 2 for n continuous actions on [-1, 1], ln A for A discrete ones. So the temperature rises without end, and "
+        "the policy is paid for acting at random. During training it is found where the entropy has always been below "
+        "`target_entropy` while the temperature has only risen.",
+        ("the target entropy of continuous actions has lost its minus sign: minus one per action is usual",
+         "the target entropy is that of another action space"),
+        ("{at}.target_entropy=null",),
     ),
     # --- rewards ------------------------------------------------------------------------------------------------------
     "reward-constant": RuleText(
@@ -299,6 +319,36 @@ RULES: dict[str, RuleText] = {
         ("a goal, a target or a parameter of the episode is missing in the observation",
          "the policy can find it out in the course of the episode: then it needs memory"),
         ("add it to the observation", "{at}.model.memory.kind=lstm"),
+    ),
+    "rewards-merged": RuleText(
+        "warning",
+        "play",
+        "Wrappers pass on clearly different rewards of the environment as equal ones: their sign, a clipped value or a "
+        "constant. It is a warning where two behaviours, such as the policy, random play and constant actions, have "
+        "the opposite order by the return of the environment itself; else a note.",
+        ("a wrapper takes the sign of rewards or clips them, so that small ones count as much as large ones",
+         "a wrapper replaces the reward"),
+        ("remove the wrapper", "{at}.normalize_values=true", "{at}.scale_rewards=true"),
+    ),
+    "rewards-reordered": RuleText(
+        "warning",
+        "play",
+        "Behaviours such as the policy, random play and constant actions have another order by the return that "
+        "wrappers pass on than by that of the environment itself, and the intervals of these returns do not overlap.",
+        ("a wrapper changes the reward so that another behaviour pays",
+         "a bonus for progress is larger than the reward of the task"),
+        ("remove the wrapper", "pay progress as a difference: gamma * potential(after) - potential(before)"),
+    ),
+    "waiting-pays": RuleText(
+        "warning",
+        "play",
+        "No step costs anything, many pay, and episodes that end with a bonus earn less than those that last until "
+        "their limit: to end costs return. A note where the policy ends its episodes all the same. Tasks whose ends "
+        "have no bonus, such as a fall, are left out: there, to last is the task.",
+        ("progress or closeness pays in every step, so that to wait in front of the goal pays more than the goal",
+         "the bonus of the end is smaller than the rewards of the remaining steps"),
+        ("pay progress as a difference: gamma * potential(after) - potential(before)",
+         "pay more for success than all remaining steps together, or make each step cost a little"),
     ),
     "reward-late": RuleText(
         "warning",
@@ -483,9 +533,9 @@ RULES: dict[str, RuleText] = {
     "obs-unnormalized": RuleText(
         "warning",
         "play",
-        "Observations are far from 1, and are not normalized.",
-        ("normalization is switched off, or images are returned as floats from 0 to 255",),
-        ("{at}.model.normalize_obs=true", "return images as uint8"),
+        "Observations are far from 1, above 10 or below 0.01, and are not normalized.",
+        ("normalization is switched off", "of images: they are returned as floats from 0 to 255"),
+        ("{at}.model.normalize_obs=true",),
     ),
     "obs-clipped": RuleText(
         "warning",
@@ -733,7 +783,8 @@ SYMPTOMS = frozenset(
 """Rules whose findings often follow from another finding; they are shown after it."""
 
 EXPLAINING = frozenset(("limit-before-reward", "gamma-short", "rewards-swapped", "network-blind",
-                        "statistics-not-shared"))  # fmt: skip
+                        "statistics-not-shared", "target-entropy-unreachable", "mask-inverted",
+                        "rewards-merged"))  # fmt: skip
 """Rules that try out a fault, so that their findings explain others of equal rank."""
 
 

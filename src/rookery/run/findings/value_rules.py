@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from statistics import median
 
 from rookery.report.finding import Finding
@@ -31,6 +32,9 @@ FAR = 20.0
 
 HOT = 10.0
 """Factor by which a temperature has grown without end."""
+
+RISEN = 1.5
+"""Factor by which a temperature has clearly risen."""
 
 
 def critic_explains_nothing(run: History, policy: str) -> Finding | None:
@@ -182,6 +186,27 @@ def temperature_growing(run: History, policy: str) -> Finding | None:
     )
 
 
+def target_entropy_unreached(run: History, policy: str) -> Finding | None:
+    """Finds a temperature that has only risen, by half or more, while the entropy has always been below its target."""
+    target, values = run.number("target_entropy", policy), run.column("alpha", policy, past=True)
+    entropies = run.column("entropy", policy, past=True)
+    if target is None or run.setting("alpha", policy) is not None or len(values) < 2 or not values[0] > 0:
+        return None
+    rises = all(one <= other for one, other in pairwise(values)) and values[-1] > RISEN * values[0]
+    if not rises or max(entropies) >= target:
+        return None
+    return finding(
+        "target-entropy-unreachable",
+        f"target_entropy = {target:g} has never been reached: the entropy was {max(entropies):.3g} at most, and the "
+        f"temperature has only risen, from {values[0]:.3g} to {values[-1]:.3g}",
+        *course(run),
+        policy=policy,
+        iterations=(run.past[0]["iteration"], run.now["iteration"]),
+        curve=curve(values),
+        column="alpha",
+    )
+
+
 VALUE_RULES = (
     Rule("q-diverging", q_diverging, ("q_mean",)),
     Rule("gamma-zero", gamma_zero),
@@ -190,4 +215,5 @@ VALUE_RULES = (
     Rule("critic-explains-nothing", critic_explains_nothing, ("explained_variance",)),
     Rule("horizon-beyond-gamma", horizon_beyond_gamma),
     Rule("temperature-growing", temperature_growing, ("alpha",)),
+    Rule("target-entropy-unreachable", target_entropy_unreached, ("alpha", "entropy")),
 )

@@ -1,0 +1,122 @@
+"""`with_attributes`: names the attributes of an environment that another episode has left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from rookery.report.finding import Finding
+
+EARLIER, MOST_EARLIER, COMPARED = 1_000, 2_000, 200
+"""Steps that an environment has played before, up to the next end; most of them; and steps that are compared."""
+
+MOST_LEVELS, MOST_NAMED = 64, 4
+"""Largest number of wrappers that are looked at, and of attributes that are named."""
+
+RULE, SEED = "state-survives-reset", 9_000
+
+
+def with_attributes(findings: Sequence[Finding], make: Callable[[], Any] | None) -> list[Finding]:
+    """Returns findings, of which that of state that survives a reset names attributes that differ after a reset, and
+    the step at which something differs.
+
+    Args:
+        findings: The findings.
+        make: Makes a single throwaway environment, wrapped; None if there are no single ones.
+    """
+    if make is None or not any(one.rule == RULE for one in findings):
+        return [*findings]
+    try:
+        lines = left_behind(make)
+    except Exception:  # environments of another style, and those that fail, have findings of their own
+        lines = []
+    return [replace(one, evidence=(*one.evidence, *lines)) if one.rule == RULE else one for one in findings]
+
+
+def left_behind(make: Callable[[], Any]) -> list[str]:
+    """Returns in words what differs between a new environment and one that has played before, from equal seeds.
+
+    Args:
+        make: Makes an environment of Gymnasium; wrappers have the one below as ``env``.
+    """
+    used, new = make(), make()
+    try:
+        _play_before(used)
+        (old_obs, _), (new_obs, _) = used.reset(seed=SEED), new.reset(seed=SEED)
+        lines = []
+        for mine, other in zip(_levels(used), _levels(new), strict=False):
+            for name, value in vars(other).items():
+                left = vars(mine).get(name)
+                if not name.startswith("_") and _is_plain(value) and _is_plain(left) and not _equal(value, left):
+                    text = f"{type(mine).__name__}.{name} is {_text(left)} after reset"
+                    lines.append(f"{text}, and {_text(value)} in a new environment")
+        step = 0 if not _equal(old_obs, new_obs) else _first_difference(used, new)
+        where = [] if step is None else [f"step {step:,} is the first that differs" if step else "the reset differs"]
+        return [*lines[:MOST_NAMED], *where]
+    finally:
+        for env in (used, new):
+            env.close()
+
+
+def _play_before(env: Any) -> None:
+    """Plays random episodes, up to the end of one."""
+    rng, (_, _) = np.random.default_rng(0), env.reset(seed=0)
+    env.action_space.seed(int(rng.integers(2**31)))
+    for step in range(MOST_EARLIER):
+        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        if terminated or truncated:
+            if step >= EARLIER:
+                break
+            env.reset(seed=1 + step)
+
+
+def _first_difference(used: Any, new: Any) -> int | None:
+    """Returns the number of the first step that differs, with equal actions; None if there is none."""
+    used.action_space.seed(SEED)
+    for step in range(1, COMPARED + 1):
+        action = used.action_space.sample()
+        mine, other = used.step(action), new.step(action)
+        if not all(_equal(one, two) for one, two in zip(mine[:4], other[:4], strict=True)):
+            return step
+        if any(mine[2:4]):
+            break
+    return None
+
+
+def _levels(env: Any) -> Iterator[Any]:
+    """Yields an environment and those inside it that have attributes."""
+
+    def each() -> Iterator[Any]:
+        inside = env
+        while hasattr(inside, "__dict__"):
+            yield inside
+            inside = vars(inside).get("env")
+
+    return islice(each(), MOST_LEVELS)
+
+
+def _is_plain(value: Any) -> bool:
+    """Returns whether a value is a number, or an array of numbers."""
+    return isinstance(value, int | float | np.number | np.bool_) or (
+        isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+    )
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Returns whether two values are equal: numbers, arrays, or dictionaries and sequences of these."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_equal(one[name], other[name]) for name in one)
+    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return bool(np.array_equal(np.asarray(one), np.asarray(other)))
+
+
+def _text(value: Any) -> str:
+    """Returns a number, or an array of a few numbers, in words."""
+    if isinstance(value, np.ndarray):
+        return np.array2string(value, precision=4, threshold=6).replace("\n", " ")
+    return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
