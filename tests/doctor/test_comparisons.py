@@ -71,8 +71,8 @@ def history(last=16.0, first=2.0, count=50, settings=None, **columns):
     ("own", "chance", "learns", "severity"),
     [
         (5.0, 5.0, False, "warning"),
-        (5.0, 1.0, False, "note"),  # the constant action may be the best behaviour
-        (5.0, 5.0, True, "note"),
+        (5.0, 1.0, False, None),  # the best return that was seen
+        (5.0, 5.0, True, None),
         (4.0, 1.0, True, "note"),  # most of the way
         (2.0, 1.5, True, "warning"),  # the constant action leads by more than the policy has gained
         (2.0, 1.5, False, "warning"),

@@ -43,6 +43,25 @@ def chosen_play(env: VectorEnv, seeds: SeedPlan, choose: Callable[[Step], list[n
         shown = env.step(choose(shown))
 
 
+def single_episode(env: Any, seed: int, choose: Callable[[Any, Any], Any]) -> Iterator[tuple[Any, ...]]:
+    """Yields an episode of a single environment of Gymnasium, without an adapter.
+
+    Args:
+        env: Throwaway environment.
+        seed: Seed of the episode.
+        choose: Returns the action for an observation and an info.
+
+    Yields:
+        What `step` returns, first that of the reset: observation, 0, False, False, info.
+    """
+    obs, info = env.reset(seed=seed)
+    terminated = truncated = False
+    yield obs, 0.0, terminated, truncated, info
+    while not (terminated or truncated):
+        obs, reward, terminated, truncated, info = env.step(choose(obs, info))
+        yield obs, reward, terminated, truncated, info
+
+
 def played_copy(factory: Callable[[], Any], name: str) -> SerialEnv:
     """Returns a throwaway environment after a few random steps.
 

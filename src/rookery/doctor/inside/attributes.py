@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
 
+from rookery.envs.random_play import single_episode
 from rookery.report.finding import Finding
 
 EARLIER, MOST_EARLIER, COMPARED = 1_000, 2_000, 200
@@ -46,7 +47,11 @@ def left_behind(make: Callable[[], Any]) -> list[str]:
     used, new = make(), make()
     try:
         _play_before(used)
-        (old_obs, _), (new_obs, _) = used.reset(seed=SEED), new.reset(seed=SEED)
+        used.action_space.seed(SEED)
+        actions = [used.action_space.sample() for _ in range(COMPARED)]
+        plays = [single_episode(env, SEED, _in_turn(actions)) for env in (used, new)]
+        both = zip(*plays, strict=False)
+        first, other_first = next(both)
         lines = []
         for mine, other in zip(_levels(used), _levels(new), strict=False):
             for name, value in vars(other).items():
@@ -54,7 +59,8 @@ def left_behind(make: Callable[[], Any]) -> list[str]:
                 if not name.startswith("_") and _is_plain(value) and _is_plain(left) and not _equal(value, left):
                     text = f"{type(mine).__name__}.{name} is {_text(left)} after reset"
                     lines.append(f"{text}, and {_text(value)} in a new environment")
-        step = 0 if not _equal(old_obs, new_obs) else _first_difference(used, new)
+        differ = (step for step, (one, two) in enumerate(islice(both, COMPARED), 1) if not _equal(one[:4], two[:4]))
+        step = next(differ, None) if _equal(first[0], other_first[0]) else 0
         where = [] if step is None else [f"step {step:,} is the first that differs" if step else "the reset differs"]
         return [*lines[:MOST_NAMED], *where]
     finally:
@@ -62,29 +68,20 @@ def left_behind(make: Callable[[], Any]) -> list[str]:
             env.close()
 
 
-def _play_before(env: Any) -> None:
+def _play_before(used: Any) -> None:
     """Plays random episodes, up to the end of one."""
-    rng, (_, _) = np.random.default_rng(0), env.reset(seed=0)
-    env.action_space.seed(int(rng.integers(2**31)))
-    for step in range(MOST_EARLIER):
-        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
-        if terminated or truncated:
-            if step >= EARLIER:
-                break
-            env.reset(seed=1 + step)
+    used.action_space.seed(0)
+    steps = seed = 0
+    while steps < EARLIER:
+        play = single_episode(used, seed, lambda obs, info: used.action_space.sample())
+        steps += sum(1 for _ in islice(play, MOST_EARLIER - steps))
+        seed += 1
 
 
-def _first_difference(used: Any, new: Any) -> int | None:
-    """Returns the number of the first step that differs, with equal actions; None if there is none."""
-    used.action_space.seed(SEED)
-    for step in range(1, COMPARED + 1):
-        action = used.action_space.sample()
-        mine, other = used.step(action), new.step(action)
-        if not all(_equal(one, two) for one, two in zip(mine[:4], other[:4], strict=True)):
-            return step
-        if any(mine[2:4]):
-            break
-    return None
+def _in_turn(actions: Sequence[Any]) -> Callable[[Any, Any], Any]:
+    """Returns a choice of some actions, one after the other and again."""
+    drawn = cycle(actions)
+    return lambda obs, info: next(drawn)
 
 
 def _levels(env: Any) -> Iterator[Any]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from itertools import count, islice
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from rookery.doctor.effects import AGENTS, COMMON_STEPS, MOST_COMPARED, Effects
 from rookery.doctor.probe import MakeCopies, reward_of
 from rookery.doctor.repeats import moment_of
 from rookery.envs.base import Kind, Step, VectorEnv
-from rookery.envs.random_play import random_actions
+from rookery.envs.random_play import chosen_play, random_actions
 from rookery.report.finding import Finding
 from rookery.run.findings.catalog import finding
 
@@ -78,8 +79,8 @@ def mask_inverted(trials: MaskTrials, is_without_effect: bool) -> list[Finding]:
         trials: The steps.
         is_without_effect: Whether allowed actions have had no effect.
     """
-    count = len(trials.allowed)
-    if count < FEWEST:
+    states = len(trials.allowed)
+    if states < FEWEST:
         return []
     rewards = np.concatenate([*trials.allowed, *trials.forbidden])
     clear = trials.lead > CLEAR * max(float(np.ptp(rewards)), 1e-9)
@@ -95,7 +96,7 @@ def mask_inverted(trials: MaskTrials, is_without_effect: bool) -> list[Finding]:
             "mask-inverted",
             f"{line}: the mask of {trials.agent} is probably inverted",
             f"forbidden actions earned {means[0]:.3g} and allowed ones {means[1]:.3g} on average, in a step from each "
-            f"of {count} states",
+            f"of {states} states",
             f"forbidden actions earned clearly more than the best allowed one in {100 * clear.mean():.0f} % of them",
             subject=trials.agent,
         )
@@ -129,22 +130,26 @@ def try_actions(make: MakeCopies, number: int, column: int, trials: MaskTrials, 
 def _try_state(env: VectorEnv, number: int, column: int, trials: MaskTrials, turn: int, common: int) -> bool:
     """Tries the actions from one state; returns whether environments with equal seeds and actions were equal."""
     lanes, actions = env.num_lanes, np.arange(env.num_lanes)
-    shown = env.reset(lambda _, episode: 1_000 * turn + episode)
-    for step in range(common + 1):
+    clock = count()
+
+    def answers(shown: Step) -> list[np.ndarray]:
+        step = next(clock)
+        return _answers(env, shown, turn, step, (number, column) if step == common else None)
+
+    play = chosen_play(env, lambda _, episode: 1_000 * turn + episode, answers)
+    for step, shown in enumerate(islice(play, common + 1)):
         moments = [moment_of(shown, lane, lanes) for lane in range(lanes)]
         if any(one != moments[0] for one in moments):
             return False
         if step and shown.ended.any():
             return True
-        if step < common:
-            shown = env.step(_answers(env, shown, turn, step, None))
     rows, agents = shown.rows[number], len(env.kinds[number].agents)
     if not rows.waiting.reshape(lanes, agents)[0, column]:
         return True
     allowed = rows.obs[MASK].reshape(lanes, agents, -1)[0, column][: len(actions)].astype(bool).copy()
     if allowed.all() or not allowed.any():
         return True
-    shown = env.step(_answers(env, shown, turn, common, (number, column)))
+    shown = next(play)
     rewards = reward_of(shown.rows[number], lanes)[:, column].astype(np.float64)
     views = [moment_of(shown, lane, lanes)[0] for lane in range(lanes)]
     usual = {view for view, is_allowed in zip(views, allowed, strict=True) if is_allowed}

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from rookery.envs.random_play import single_episode
 from rookery.policies.policy import Policy
 from rookery.report.finding import Finding
 from rookery.report.statistics import mean_interval
@@ -105,17 +106,20 @@ def play_rewards(make: Callable[[], Any], name: str, choose: Choose | None, unti
     try:
         recorder, steps = RewardRecorder(made), 0
         made.action_space.seed(0)
+
+        def answer(obs: Any, info: Any) -> Any:
+            return made.action_space.sample(_allowed(info)) if choose is None else choose(obs, info)
+
         for episode in range(EPISODES):
-            (obs, info), raw, passed, over = made.reset(seed=episode), list[float](), list[float](), False
+            play, raw, passed = single_episode(made, episode, answer), list[float](), list[float]()
+            next(play)
             recorder.take()
-            while not over:
-                if steps >= MOST_STEPS or time.monotonic() > until:
-                    return found
-                action = made.action_space.sample(_allowed(info)) if choose is None else choose(obs, info)
-                obs, reward, terminated, truncated, info = made.step(action)
+            for _, reward, *_ in play:
                 raw.append(recorder.take())
                 passed.append(float(reward))
-                over, steps = bool(terminated or truncated), steps + 1
+                steps += 1
+                if steps >= MOST_STEPS or time.monotonic() > until:
+                    return found
             found.raw.append(raw)
             found.passed.append(passed)
         return found
