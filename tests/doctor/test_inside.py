@@ -188,6 +188,9 @@ def test_a_wrapper_that_takes_the_sign_of_rewards_is_found(is_sign):
         time.monotonic() + 5.0,
     )
     assert [(one.rule, one.severity) for one in found] == [("rewards-merged", "warning")] * is_sign
+    assert not wrapped_rewards(
+        lambda: gymnasium.wrappers.NormalizeReward(Hall()), {"main": Constant()}, time.monotonic() + 5.0
+    )
     assert not wrapped_rewards(Hall, {"main": Constant()}, time.monotonic() + 5.0)  # without wrappers
     assert not wrapped_rewards(None, {"main": Constant()}, time.monotonic() + 5.0)
 
