@@ -72,8 +72,7 @@ class ImplicitQHead(QHead):
         """Returns the factors of the features, ``[N, M, F]``, for fractions ``[N, M]`` (equation 4)."""
         order = torch.arange(COSINES, dtype=torch.float32, device=fraction.device)
         cosines = torch.cos(math.pi * order * fraction.unsqueeze(-1))
-        factors: Tensor = functional.relu(self.embedding(cosines))
-        return factors
+        return functional.relu(self.embedding(cosines))
 
 
 def fractions(noise: Tensor | None, number: int, like: Tensor) -> Tensor:
@@ -86,5 +85,6 @@ def fractions(noise: Tensor | None, number: int, like: Tensor) -> Tensor:
         like: A tensor of the device and type wanted.
     """
     if noise is not None:
-        return torch.special.ndtr(noise)
+        drawn: Tensor = torch.special.ndtr(noise)
+        return drawn
     return ((torch.arange(number, dtype=like.dtype, device=like.device) + 0.5) / number).unsqueeze(0)
