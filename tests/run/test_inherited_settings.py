@@ -141,7 +141,8 @@ def test_every_setting_of_an_algorithm_reaches_each_policy(name, way, tmp_path):
     tree = other_values(import_object(ALGORITHMS[name]))
     said = {path.removeprefix("."): value for path, value in leaves(tree, "")}
     otherwise = {path: 0.125 for path in ("lr", "signals.own.seen.gamma") if path in said}
-    entries = {"policies.same": None, **{f"policies.other.{path}": value for path, value in otherwise.items()}}
+    others = {f"policies.other.{path}": value for path, value in otherwise.items()} or {"policies.other": None}
+    entries = {"policies.same": None, **others}
     resolved = resolve(RunConfig, [*layers_in(way, name, tree, tmp_path), Layer("entries", entries)], ALGORITHMS)
     config, history = resolved.config, resolved.history
     assert len(said) > 30
