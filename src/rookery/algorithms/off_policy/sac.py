@@ -447,9 +447,9 @@ class SAC(Algorithm[SACConfig]):
         alpha = self.alpha(cfg)
         learn = self.learn_discrete if cfg.discrete else self.learn_continuous
         metrics = (self.learn_branches if self.has_branches else learn)(rows, alpha, cfg)
-        entropy = metrics.get("entropy")
-        if entropy is None:  # a step of the critics alone, by `policy_delay`
+        if "entropy" not in metrics:  # a step of the critics alone, by `policy_delay`
             return {**metrics, "alpha": alpha}
+        entropy = metrics["entropy"]
         assert isinstance(entropy, Tensor)
         if self.temperature is not None and self.temperature_optimizer is not None:
             forward: Any = self.temperature
