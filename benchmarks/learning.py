@@ -58,6 +58,8 @@ QUANTILE: dict[str, Any] = {  # quantiles learn with less data a step, and a tar
     "algorithm.exploration.epsilon": Linear(1.0, 0.04, 8_000),
     "algorithm.model.hidden": (256, 256),
 }
+IMPLICIT = {"algorithm.values.kind": "implicit", "algorithm.values.quantiles": 16}
+MUNCHAUSEN = {"algorithm.munchausen.weight": 0.9, "algorithm.n_step": 1}
 CATEGORICAL = {
     "algorithm.values.kind": "categorical",
     "algorithm.values.low": 0.0,
@@ -415,6 +417,8 @@ CLAIMS = [
     Claim("cartpole-dqn", preset("CartPole-v1", "dqn"), 50_000, evaluation_return, 475, 0.5),
     Claim("cartpole-dqn-dueling", preset("CartPole-v1", "dqn", DUELING), 50_000, evaluation_return, 475, 0.5),
     Claim("cartpole-dqn-quantile", preset("CartPole-v1", "dqn", QUANTILE), 50_000, evaluation_return, 475, 1),
+    Claim("cartpole-dqn-implicit", preset("CartPole-v1", "dqn", IMPLICIT), 50_000, evaluation_return, 475, 1.5),
+    Claim("cartpole-dqn-munchausen", preset("CartPole-v1", "dqn", MUNCHAUSEN), 50_000, evaluation_return, 475, 1),
     Claim("cartpole-dqn-c51", preset("CartPole-v1", "dqn", CATEGORICAL), 100_000, evaluation_return, 450, 2),
     Claim("cartpole-apex", preset("CartPole-v1", "dqn", APEX), 150_000, evaluation_return, 450, 1),
     Claim(
