@@ -1,4 +1,4 @@
-"""A courier on a grid, DQN: `reset` of the broken environment makes its generator anew, so all episodes are the same one."""
+"""A courier on a grid, DQN: the broken `reset` makes its generator anew, so all episodes are the same one."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A grid with a gate, DQN: the broken frame skip returns the last frame only, and plays on after the end of an episode."""
+"""A grid with a gate, DQN: the broken frame skip returns the last frame only, and plays on after an end."""
 
 import sys
 

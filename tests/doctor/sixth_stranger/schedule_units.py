@@ -1,4 +1,4 @@
-"""CartPole, PPO: the learning rate should fall over the 40 updates of the run; the broken run gives 40 where env steps count."""
+"""CartPole, PPO: the learning rate should fall over 40 updates; the broken run gives 40 where env steps count."""
 
 import sys
 

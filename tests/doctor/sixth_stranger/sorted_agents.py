@@ -1,4 +1,4 @@
-"""Two agents of a plant, PPO: rewards are in the order of `possible_agents`; the broken environment gives them by sorted names."""
+"""Two agents of a plant, PPO: rewards are in the order of the agents; the broken plant sorts their names first."""
 
 import sys
 
