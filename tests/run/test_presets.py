@@ -94,7 +94,8 @@ def test_every_environment_or_named_preset_is_made_of_settings_that_exist_and_en
     _, values = find_preset(name, "whatever", algorithm)
     chosen, preset = Layer("code", {"algorithm.name": algorithm}), Layer("preset", values)
     resolved = resolve(RunConfig, [preset, chosen], ALGORITHMS)
-    assert resolved.config.stop["env_steps"] >= 20_000
+    learns_single_decisions = resolved.config.algorithm.capabilities.learns_single_decisions
+    assert resolved.config.stop["env_steps"] >= (1_000 if learns_single_decisions else 20_000)
     assert resolved.given("sampling.num_envs")
 
 

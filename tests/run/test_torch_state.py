@@ -58,7 +58,7 @@ def test_each_algorithm_is_in_the_matrix_and_each_that_may_remember_with_all_mem
     assert {algorithm for algorithm, _ in CASES} == set(ALGORITHMS)
     for algorithm in ALGORITHMS:
         if (algorithm, "gru") not in CASES:
-            with pytest.raises(ConfigError, match=r"memory|remember"):
+            with pytest.raises(ConfigError, match=r"memory|remember|is linear in the observation"):
                 Trainer(**arguments_of(algorithm, "gru", data), console="quiet")
 
 

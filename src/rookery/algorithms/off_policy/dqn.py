@@ -240,36 +240,36 @@ class DQN(Algorithm[DQNConfig]):
         """Returns the rows for a kernel that computes targets as `targets` does; None without such a kernel."""
         mine, estimate = type(self), type(self.estimate)
         known = mine.targets is DQN.targets and mine.target is DQN.target and mine.best is DQN.best
-        known = known and not self.cfg.munchausen.weight
-        if not known or estimate.target is not MeanValue.target or self.forward.obstacle:
+        if self.cfg.munchausen.weight or not known or estimate.target is not MeanValue.target or self.forward.obstacle:
             return None
         return td_rows(drawn, self.forward, self.target_forward, DELTA)
 
     @torch.no_grad()
     def targets(self, drawn: Transitions, cfg: DQNConfig) -> QBatch:
         """Computes targets: ``reward + discount * target value`` of the best next action."""
-        rows = len(drawn)
+        rows = drawn.reward.shape[0]
         after = self.target_forward.values(Inputs(drawn.next_obs), self.noise(rows))
         if cfg.munchausen.weight:
-            target = self.munchausen_target(drawn, after, cfg.munchausen)
-        else:
-            judge = self.forward.values(Inputs(drawn.next_obs), self.noise(rows)) if cfg.double else after
-            target = self.target(drawn.reward, drawn.discount, after, judge, drawn.next_obs)
+            return self.munchausen_targets(drawn, after, cfg.munchausen)
+        judge = self.forward.values(Inputs(drawn.next_obs), self.noise(rows)) if cfg.double else after
+        target = self.target(drawn.reward, drawn.discount, after, judge, drawn.next_obs)
         return QBatch(drawn.obs, drawn.action, target, drawn.weight, self.noise(rows))
 
-    def munchausen_target(self, drawn: Transitions, after: Tensor, cfg: MunchausenConfig) -> Tensor:
-        """Computes value targets of N decisions (Vieillard et al. 2020, eq. 2); `double` has no effect.
+    def munchausen_targets(self, drawn: Transitions, after: Tensor, cfg: MunchausenConfig) -> QBatch:
+        """Computes targets of N decisions (Vieillard et al. 2020, eq. 2); `double` has no effect.
 
         Args:
             drawn: The decisions.
             after: ``[N, A]`` or ``[N, A, M]`` the target network's values of all actions in the next states.
             cfg: Settings of the targets.
         """
-        q_from, temperature = self.net.head.q_from, cfg.temperature
-        before = q_from(self.target_forward.values(Inputs(drawn.obs), self.noise(len(drawn))))
+        q_from, temperature, rows = self.net.head.q_from, cfg.temperature, drawn.reward.shape[0]
+        before = q_from(self.target_forward.values(Inputs(drawn.obs), self.noise(rows)))
         added = bonus(scaled_log_policy(before, temperature, drawn.obs.get(MASK)), drawn.action, cfg)
         log_policy = scaled_log_policy(q_from(after), temperature, drawn.next_obs.get(MASK))
-        return self.estimate.target(drawn.reward + added, drawn.discount, soft_value(after, log_policy, temperature))
+        value = soft_value(after, log_policy, temperature)
+        target = self.estimate.target(drawn.reward + added, drawn.discount, value)
+        return QBatch(drawn.obs, drawn.action, target, drawn.weight, self.noise(rows))
 
     def target(
         self,
