@@ -566,11 +566,12 @@ def paths_of(settings, above=""):
 
 @pytest.mark.parametrize("name", [name for name in playing_trainers() if name not in TRAINERS])
 def test_every_algorithm_that_learns_from_play_is_a_trainer_with_its_own_settings(translate, name):
-    text = f"{{trainer_type: {name}, hyperparameters: {{lr: 0.125}}, max_steps: 99, summary_freq: 10}}"
+    own_key = "lr" if "lr" in fields_of(ALGORITHMS.load(name)) else "prior_precision"  # bandits have no learning rate
+    text = f"{{trainer_type: {name}, hyperparameters: {{{own_key}: 0.125}}, max_steps: 99, summary_freq: 10}}"
     resolved = resolve(RunConfig, translate(own(text), env="Cart"), ALGORITHMS)
     entry = resolved.config.policies["B"]
     assert type(entry.algorithm) is ALGORITHMS.load(name)
-    assert entry.algorithm.lr == 0.125 and entry.max_decisions == 99
+    assert getattr(entry.algorithm, own_key) == 0.125 and entry.max_decisions == 99
     assert resolved.config.teams == ({"B": ("agent",)} if entry.algorithm.capabilities.needs_team else {})
 
 

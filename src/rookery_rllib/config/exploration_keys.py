@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from rookery.face import Piecewise, nearest
+from rookery.core.packages import is_own
+from rookery.face import ConfigError, Piecewise, nearest
+from rookery_rllib.base.from_config import imported
 from rookery_rllib.config.algorithms import CLONING_KIND, DDPG_KIND, EVOLUTION, ON_POLICY, Q_KIND, SAC_KIND, A, X
-from rookery_rllib.config.own_exploration import own_exploration
 from rookery_rllib.config.reader import Reader, Values
 from rookery_rllib.config.rows import by, ignored, refused
 from rookery_rllib.config.scheduled_values import points_of, ramp, written_schedule
@@ -31,6 +32,20 @@ GONE_EXPLORATIONS: dict[str, str] = {
 
 OWN_EXPLORATION = "a class of the script"
 """Type of an exploration class of the script."""
+
+
+def own_exploration(config: Mapping[str, Any]) -> Callable[..., Any] | None:
+    """Returns the script's exploration class in a configuration, or None; raises a ConfigError for a wrong path."""
+    kind = (config.get("exploration_config") or {}).get("type")
+    if isinstance(kind, str) and "." in kind:
+        module, _, name = kind.replace(":", ".").rpartition(".")
+        if module.startswith(("ray.rllib.utils.exploration", "ray.rllib.contrib.bandits.exploration")):
+            return None
+        found = imported(module, name)
+        if found is None:
+            raise ConfigError(f"rllib config: exploration_config.type = {kind!r}: there is no such class")
+        kind = found
+    return kind if callable(kind) and not is_own(getattr(kind, "__module__", "")) else None
 
 
 def exploration_type(reader: Reader) -> str:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from rookery.face import Callback, ConfigError, EncodingError, Episode, LaneShare, VectorEnv, encode, nearest
-from rookery_rllib.config.own_exploration import own_exploration
+from rookery_rllib.config.exploration_keys import own_exploration
 from rookery_rllib.policy.episodes import MultiAgentEpisode
 from rookery_rllib.policy.explorations import Exploration
 

@@ -51,7 +51,7 @@ from rookery_rllib.base.per_env_rng import PerEnvRandomState
 from rookery_rllib.base.schedules import PiecewiseSchedule, Schedule
 from rookery_rllib.batch.numpy_functions import as_arrays
 from rookery_rllib.batch.trajectories import with_rewards
-from rookery_rllib.config.own_exploration import own_exploration
+from rookery_rllib.config.exploration_keys import own_exploration
 from rookery_rllib.model.action_distributions import (
     TorchCategorical,
     TorchDeterministic,

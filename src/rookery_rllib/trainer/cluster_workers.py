@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import Space
 
 from rookery.face import ConfigError, EpisodeResult, EvaluationTask, EvaluationWorkers, LaneShare, VectorEnv, unsendable
-from rookery_rllib.config.own_exploration import own_exploration
+from rookery_rllib.config.exploration_keys import own_exploration
 from rookery_rllib.env.external_env import ExternalEnv
 from rookery_rllib.env.making import with_settings
 from rookery_rllib.policy.callbacks import DefaultCallbacks, EpisodeBook, overrides

@@ -53,7 +53,9 @@ _ROOMS: dict[str, dict[str, str]] = {
             "compression debug_text minibatches numpy_functions offline postprocessing repeated_values sample_batch "
             "sequences torch_functions trajectories view_requirement"
         ),
-        "rookery_rllib.config": ("config=translation config_table=table default_networks defaults own_exploration"),
+        "rookery_rllib.config": (
+            "config=translation config_table=table default_networks defaults own_exploration=exploration_keys"
+        ),
         "rookery_rllib.env": (
             "agent_mapping base_env env_making=making envs episode_ends external_env observing teams unity3d_env"
         ),
