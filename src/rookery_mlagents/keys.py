@@ -423,7 +423,8 @@ DQN_CONSTANTS: Values = {
     f"{P}n_step": 1, f"{P}train_every": 1, f"{P}max_grad_norm": None, f"{P}double": True, f"{P}dueling": False,
     f"{P}dueling_hidden": (), f"{P}values.kind": "mean", f"{P}values.rescale": False, f"{P}target.kind": "soft",
     f"{P}exploration.kind": "epsilon", f"{P}exploration.per_env_epsilon": 0.0, f"{P}replay.kind": "uniform",
-    f"{P}replay.burn_in": 0, f"{P}munchausen.weight": 0.0, f"{P}munchausen.temperature": 0.03, f"{P}munchausen.low": -1.0,
+    f"{P}replay.burn_in": 0, f"{P}munchausen.weight": 0.0, f"{P}munchausen.temperature": 0.03,
+    f"{P}munchausen.low": -1.0,
 }  # fmt: skip
 """Settings of dqn without a key in Unity's plugin, as its code has them."""
 
