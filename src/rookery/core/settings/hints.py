@@ -243,9 +243,13 @@ ALGORITHM_NAMES: dict[str, str] = {
     "rainbow": "write dqn, with its options in docs/algorithms/dqn.md",
     "tqc": "write sac, with algorithm.critic.quantiles=25",
     **dict.fromkeys(("iqn", "implicit_quantile"), "write dqn, with algorithm.values.kind=implicit"),
-    **dict.fromkeys(("m-dqn", "mdqn", "munchausen"), "write dqn, with algorithm.munchausen.weight=0.9 and n_step=1"),
-    "redq": "write sac, with algorithm.critic.number=10, target_critics=2, updates_per_step=20 and policy_delay=20",
-    "droq": "write sac, with algorithm.critic.dropout=0.01, critic.norm=layer, target_critics=2 and policy_delay=20",
+    **dict.fromkeys(
+        ("m-dqn", "mdqn", "munchausen"), "write dqn, with algorithm.munchausen.weight=0.9 algorithm.n_step=1"
+    ),
+    "redq": "write sac, with algorithm.critic.number=10 algorithm.target_critics=2 algorithm.updates_per_step=20 "
+    "algorithm.policy_delay=20",
+    "droq": "write sac, with algorithm.critic.dropout=0.01 algorithm.critic.norm=layer algorithm.target_critics=2 "
+    "algorithm.updates_per_step=20 algorithm.policy_delay=20",
     "crossq": "write sac, with algorithm.critic.norm=batch",
     "trpo": "ppo, with its kl_coef, is the nearest",
 }
