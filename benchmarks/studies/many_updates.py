@@ -34,7 +34,8 @@ HEAD = """# Many gradient steps per decision
 Made by `python benchmarks/studies/many_updates.py --seeds {seeds}`. Machine: {about}.
 
 Pendulum-v1, networks of width 64, `learning_starts` 300, otherwise default settings; ten episodes are evaluated after
-every 250 env steps. Listed are the env steps at the first evaluation of -200 or better.
+every 250 env steps. Listed are the env steps at the first evaluation of -200 or better; without one, the return of the
+last evaluation. The episodes of an evaluation are drawn anew for each seed and are the same for all algorithms.
 
 | algorithm | settings | env steps to -200, median | by seed | CPU seconds, median |
 |---|---|---|---|---|
@@ -46,8 +47,10 @@ WORDS = {
 }
 
 
-def steps_to_goal(name: str, seed: int) -> tuple[int | None, float]:
-    """Returns the env steps at the first evaluation of `GOAL` or better, None without one; and CPU seconds."""
+def steps_to_goal(name: str, seed: int) -> tuple[int | None, float, float]:
+    """Returns the env steps at the first evaluation of `GOAL` or better, None without one; CPU seconds; and the return
+    of the last evaluation.
+    """
     settings, most = KINDS[name]
     began = time.process_time()
     with Trainer(
@@ -57,9 +60,9 @@ def steps_to_goal(name: str, seed: int) -> tuple[int | None, float]:
             found = trainer.evaluate(10).return_mean
             print(name, seed, result.env_steps, round(found, 1), round(time.process_time() - began), flush=True)
             if found >= GOAL:
-                return result.env_steps, time.process_time() - began
+                return result.env_steps, time.process_time() - began, found
             if result.env_steps >= most:
-                return None, time.process_time() - began
+                return None, time.process_time() - began, found
     raise AssertionError
 
 
@@ -71,10 +74,11 @@ def main() -> None:
     found = {name: [steps_to_goal(name, seed) for seed in given.seeds] for name in KINDS}
     lines = []
     for name, runs in found.items():
-        steps = [KINDS[name][1] + 1 if each is None else each for each, _ in runs]
-        middle = f"{median(steps):,.0f}" if median(steps) <= KINDS[name][1] else "not reached"
-        listed = ", ".join("not reached" if each is None else f"{each:,}" for each, _ in runs)
-        lines.append(f"| {name} | {WORDS[name]} | {middle} | {listed} | {median(cpu for _, cpu in runs):.0f} |")
+        most = KINDS[name][1]
+        steps = [most + 1 if each is None else each for each, _, _ in runs]
+        middle = f"{median(steps):,.0f}" if median(steps) <= most else "not reached"
+        listed = ", ".join(f"{last:.0f} at {most:,}" if each is None else f"{each:,}" for each, _, last in runs)
+        lines.append(f"| {name} | {WORDS[name]} | {middle} | {listed} | {median(cpu for _, cpu, _ in runs):.0f} |")
     about = ", ".join(f"{name} {value}" for name, value in machine().items())
     PAGE.write_text(HEAD.format(seeds=" ".join(map(str, given.seeds)), about=about) + "\n".join(lines) + "\n")
 
