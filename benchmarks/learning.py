@@ -322,7 +322,6 @@ CLAIMS = [
         3,
         without=SHUFFLED,
         control_below=100,
-        seeds=1,
     ),
     *(
         Claim(
