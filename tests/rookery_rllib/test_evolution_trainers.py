@@ -145,7 +145,16 @@ def test_callbacks_get_candidates_episodes():
             ended.append(episode.length)
 
     trainer = ESTrainer({**SMALL, **FEW, "eval_prob": 0, "callbacks": Ends})
-    assert len(ended) == 0 and trainer.train()["episodes_this_iter"] == len(ended) >= 6
+    assert len(ended) == 0
+    result = trainer.train()
+    assert result["episodes_this_iter"] == len(ended) == result["info"]["episodes_so_far"] >= 6
+
+
+def test_on_a_cluster_workers_divide_the_candidates():
+    config = {"num_workers": 3, "num_envs_per_worker": 2, "sample_async": True}
+    settings = translated("ARS", config, cluster="auto").settings
+    assert (settings["sampling.workers"], settings["sampling.num_envs"]) == (3, 6)
+    assert not settings["sampling.asynchronous"]  # an update needs all its episodes
 
 
 @pytest.mark.parametrize(("name", "goal", "config"), [

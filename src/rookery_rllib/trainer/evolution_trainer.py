@@ -77,6 +77,7 @@ class EvolutionTrainer(BaseTrainer):
 
     def _result(self, found: IterationResult) -> dict[str, Any]:
         result = super()._result(found)
+        result["info"] |= {"episodes_this_iter": result["episodes_this_iter"], "episodes_so_far": found.episodes}
         share = float(self.config["eval_prob"])
         if not share:
             return result
