@@ -9,7 +9,7 @@ FACES = tests/rookery_rllib tests/rookery_mlagents
 # those of test-wheel: commands on the path, or paths; one that is missing is skipped
 PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 
-.PHONY: demo test test-faces test-all test-learning test-faults wheels test-wheel check lock docs bench golden peers help
+.PHONY: demo test test-faces test-all test-learning test-faults wheels test-wheel check lock docs site bench golden peers help
 
 help:                         ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -56,6 +56,9 @@ lock: $(VENV)/.stamp          ## rewrites constraints.txt from the environment
 docs: $(VENV)/.stamp          ## rewrites the generated pages of docs/
 	$(BIN)/python scripts/make_docs.py
 
+site: .venv-site/.stamp       ## the documentation as a site, in build/site/site
+	.venv-site/bin/python scripts/make_site.py
+
 bench: $(VENV)/.stamp         ## speed, beside Stable-Baselines3 and RLlib (40 minutes); writes benchmarks/results/
 	-$(MAKE) peers  # one that cannot be installed gets a row that says so
 	$(BIN)/python benchmarks/run.py
@@ -79,4 +82,10 @@ $(VENV)/.stamp: $(SOURCES)
 build/wheels/.stamp: scripts/wheels-requirements.txt
 	$(PY) -m venv build/wheels
 	build/wheels/bin/python -m pip install -q --disable-pip-version-check -r scripts/wheels-requirements.txt
+	touch $@
+
+.venv-site/.stamp: scripts/website/requirements.txt constraints.txt
+	rm -rf .venv-site && $(PY) -m venv --without-pip .venv-site
+	$(PY) -m pip --python .venv-site/bin/python install -q --no-compile --disable-pip-version-check \
+		-c constraints.txt -r scripts/website/requirements.txt
 	touch $@
