@@ -1,0 +1,216 @@
+"""The parts of docs/algorithms/ that are generated: what each algorithm works with, and the measured claims.
+
+They stand between ``<!-- generated: NAME -->`` and ``<!-- end -->``; all else on these pages is written by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from rookery import ConfigError, Trainer
+from rookery.algorithms.capabilities import Capabilities, known_capabilities
+from rookery.algorithms.names import ALGORITHMS
+from rookery.core.seeding import Streams
+from rookery.core.settings.layers import import_object
+from rookery.core.spaces.arrays import SpaceError, action_spec, obs_spec
+
+ROOT = Path(__file__).parent.parent
+PAGES = ROOT / "docs" / "algorithms"
+
+ACTIONS: dict[str, spaces.Space[Any]] = {
+    "Discrete": spaces.Discrete(3),
+    "MultiDiscrete": spaces.MultiDiscrete([3, 2]),
+    "MultiBinary": spaces.MultiBinary(3),
+    "Box": spaces.Box(-1.0, 1.0, (2,)),
+    "Dict and Tuple": spaces.Dict({"one": spaces.Discrete(3), "two": spaces.Box(-1.0, 1.0, (2,))}),
+}
+"""Action spaces that each algorithm is tried with, by their name on the page."""
+
+OF_OTHER_NAME = {"discrete_cql": "cql"}
+"""Pages of algorithms that share one."""
+
+CLAIMED = {
+    "lstm": "ppo", "gru": "ppo", "scan": "ppo", "attention": "ppo", "dueling": "dqn", "quantile": "dqn", "c51": "dqn",
+    "apex": "dqn", "r2d2": "dqn", "iqn": "dqn", "munchausen": "dqn", "redq": "sac", "droq": "sac",
+}  # fmt: skip
+"""Algorithms of claims whose name ends in no name of an algorithm; those that end in neither are PPO's."""
+
+BLOCK = "<!-- generated: {} -->"
+END = "<!-- end -->"
+
+
+class TwoPlayers:
+    """Two agents in one group that observe noise, with a given action space.
+
+    Args:
+        actions: A name of `ACTIONS`.
+    """
+
+    possible_agents = ("a", "b")
+    groups = {"both": ["a", "b"]}
+
+    def __init__(self, actions: str) -> None:
+        self.observation_spaces = dict.fromkeys(self.possible_agents, spaces.Box(-1.0, 1.0, (2,)))
+        self.action_spaces = dict.fromkeys(self.possible_agents, ACTIONS[actions])
+
+    def reset(self, seed: int | None = None, options: object = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Begins an episode."""
+        return dict.fromkeys(self.possible_agents, np.zeros(2, np.float32)), {}
+
+    def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+        """Ends the episode."""
+        rewards = dict.fromkeys(self.possible_agents, 0.0)
+        return self.reset()[0], rewards, {"__all__": False}, {"__all__": True}, {}
+
+
+@cache
+def supported_actions(algorithm: str) -> tuple[str, ...]:
+    """Returns the action spaces that an algorithm takes: those of which it makes a policy and learns."""
+    found = []
+    for name, space in ACTIONS.items():
+        try:
+            begin(algorithm, name, space)
+        except (SpaceError, ConfigError) as error:
+            if isinstance(error, ConfigError) and "action" not in str(error):
+                raise
+        else:
+            found.append(name)
+    return tuple(found)
+
+
+def begin(algorithm: str, name: str, space: spaces.Space[Any]) -> None:
+    """Begins a training on an action space, without a step.
+
+    Raises:
+        SpaceError, ConfigError: The algorithm does not take such actions.
+    """
+    settings = import_object(ALGORITHMS.own[algorithm])
+    if settings.capabilities.needs_team or settings.capabilities.needs_group_obs:
+        teams = {"teams": {"team": ["a", "b"]}} if settings.capabilities.needs_team else {}
+        config = {"algorithm.name": algorithm, "env.config": {"actions": name}, "sampling.num_envs": 1, **teams}
+        Trainer(TwoPlayers, config=config, seed=0).close()
+        return
+    action, cfg = action_spec(space), settings()
+    obs = obs_spec(spaces.Box(-1.0, 1.0, (2,)), action)
+    import_object(cfg.algorithm)(cfg.build_policy(obs, action, "main", torch.Generator()), cfg, Streams(0), "main")
+
+
+def works_with(algorithms: list[str]) -> str:
+    """Returns the table of what the algorithms of a page work with."""
+    known = known_capabilities()
+    columns = [(name, cells(name, known[name])) for name in algorithms]
+    lines = [f"| | {' | '.join(f'`{name}`' for name, _ in columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for row in columns[0][1]:
+        lines.append(f"| {row} | {' | '.join(of[row] for _, of in columns)} |")
+    return "\n".join(lines)
+
+
+def cells(algorithm: str, known: Capabilities) -> dict[str, str]:
+    """Returns the cells of an algorithm, by their row."""
+    source = "its own experience, as it comes"
+    if known.uses_replay:
+        source = "a [replay buffer](../how-to/replay-memory.md)"
+    if known.offline:
+        source = "[stored data](../how-to/learn-from-data.md)"
+        source += ", then its own experience" if known.supports_online_finetune else ""
+    agents = "any number, each on its own"
+    if known.needs_team:
+        agents = "a [team](../how-to/teams.md), as one"
+    elif known.needs_group_obs:
+        agents = "a [group](../how-to/groups.md), each on its own, with a critic that sees all"
+    return {
+        "action spaces": ", ".join(supported_actions(algorithm)),
+        "learns from": source,
+        "agents": agents,
+        "[policies with a memory](../how-to/memory.md)": yes(known.supports_memory),
+        "[asynchronous sampling](../how-to/asynchronous-sampling.md)": yes(known.supports_staleness),
+        "[several learners](../how-to/several-learners.md)": yes(known.supports_multi_learner),
+    }
+
+
+def yes(flag: bool) -> str:
+    """Returns a flag as a word."""
+    return "yes" if flag else "no"
+
+
+def claims() -> dict[str, list[dict[str, Any]]]:
+    """Returns the measured claims of benchmarks/results/learning.json, by algorithm."""
+    rows = json.loads((ROOT / "benchmarks/results/learning.json").read_text(encoding="utf-8"))["rows"]
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        end = row["claim"].rpartition("-")[2]
+        of = end if end in ALGORITHMS.own or end == "her" else CLAIMED.get(end, "ppo")
+        found.setdefault(of, []).append(row)
+    return found
+
+
+def claims_table(rows: list[dict[str, Any]], page: str) -> str:
+    """Returns the table of the claims of a page, with the curves of those that are in the zoo."""
+    lines = [
+        "| claim | env steps | needed | median | each seed | control | seconds, each | holds |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        scores, seconds = (", ".join(f"{run[key]:g}" for run in row["runs"]) for key in ("score", "seconds"))
+        holds = "yes" if row["holds"] else "no"
+        control = f"{row['control']['score']:g}" if row.get("control") else ""
+        lines.append(
+            f"| `{row['claim']}` | {row['env_steps']:,} | {row['threshold']:g} | {row['median']:g} | {scores} "
+            f"| {control} | {seconds} | {holds} |"
+        )
+    lines += [
+        "",
+        "The score is the one that [learning results](../../benchmarks/results/learning.md) name. A control learns",
+        "nothing, or learns without what the claim is about. Again: `python benchmarks/learning.py CLAIM`.",
+    ]
+    for entry in sorted((ROOT / "benchmarks/zoo").glob(f"*-{page}/entry.json")):
+        name, known = entry.parent.name, json.loads(entry.read_text(encoding="utf-8"))
+        seeds = ", ".join(str(run["seed"]) for run in known["runs"])
+        text = f"Mean return of {page} on {known['environment']} over environment steps, seeds {seeds}"
+        lines += [
+            "",
+            f"![{text}](../../benchmarks/zoo/{name}/curve.svg)",
+            "",
+            f"{text} ([settings](../../benchmarks/zoo/{name})).",
+        ]
+    return "\n".join(lines)
+
+
+def algorithm_pages() -> dict[str, str]:
+    """Returns the text of each page of an algorithm, by its path below docs/reference/."""
+    by_page: dict[str, list[str]] = {}
+    for name in ALGORITHMS.own:
+        by_page.setdefault(OF_OTHER_NAME.get(name, name), []).append(name)
+    measured = claims()
+    pages = {}
+    for page in sorted({*by_page, *measured}):
+        text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
+        if page in by_page:
+            text = with_block(text, "works with", works_with(by_page[page]), "## Works with")
+        if page in measured:
+            text = with_block(text, "claims", claims_table(measured[page], page), "## Results")
+        pages[f"../algorithms/{page}.md"] = text
+    return pages
+
+
+def with_block(text: str, name: str, content: str, heading: str) -> str:
+    """Returns a page with a generated block, which a page without one gets below a heading.
+
+    A page without the heading gets that, too: before its first section other than "When to use it".
+    """
+    block = f"{BLOCK.format(name)}\n{content}\n{END}"
+    pattern = re.compile(re.escape(BLOCK.format(name)) + r".*?" + re.escape(END), re.S)
+    if pattern.search(text):
+        return pattern.sub(lambda _: block, text)
+    if f"\n{heading}\n" in text:
+        return text.replace(f"\n{heading}\n", f"\n{heading}\n\n{block}\n", 1)
+    first = text.index("\n## ", text.index("\n## When to use it") + 1 if "\n## When to use it" in text else 0)
+    return f"{text[:first]}\n{heading}\n\n{block}\n{text[first:]}"
