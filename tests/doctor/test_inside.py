@@ -17,19 +17,14 @@ from rookery.doctor.env_play import play_env
 from rookery.doctor.inside.attributes import left_behind, with_attributes
 from rookery.doctor.inside.entropy_range import largest_entropy, target_entropy_unreachable
 from rookery.doctor.inside.masks import MaskTrials, mask_findings, mask_inverted, naming_masks
-from rookery.doctor.inside.wrapped_rewards import (
-    RewardPairs,
-    changed_order,
-    merged_rewards,
-    reward_findings,
-    wrapped_rewards,
-)
 from rookery.doctor.play_rules import Seen, obs_unnormalized
 from rookery.doctor.probe import PlayMeasurements
 from rookery.doctor.returns.comparisons import compare_with_random, is_best, no_better_than_constant
 from rookery.doctor.returns.episode_returns import EpisodeReturns
 from rookery.doctor.returns.plays import Plays
 from rookery.doctor.returns.waiting import waiting_pays
+from rookery.doctor.wrappers.audit import wrapper_findings
+from rookery.doctor.wrappers.rewards import RewardPairs, changed_order, merged_rewards, reward_findings
 from rookery.envs.make import make_env
 from rookery.run.findings.catalog import finding
 from rookery.run.findings.history import History
@@ -72,8 +67,8 @@ def test_a_target_entropy_that_actions_cannot_have_is_found(action, settings, se
 class Desk(gymnasium.Env):
     """Two of four tasks are open and pay; the mask allows these, or the others."""
 
-    def __init__(self, inverted=False, penalty=1.0):
-        self.inverted, self.penalty = inverted, penalty
+    def __init__(self, inverted=False, penalty=1.0, length=20):
+        self.inverted, self.penalty, self.length = inverted, penalty, length
         self.observation_space, self.action_space = Box(0, 1, (4,), np.float32), Discrete(4)
 
     def look(self):
@@ -89,7 +84,7 @@ class Desk(gymnasium.Env):
     def step(self, action):
         reward, self.time = (1.0 if self.open[action] else -self.penalty), self.time + 1
         obs, info = self.look()
-        return obs, reward, False, self.time >= 20, info
+        return obs, reward, False, self.time >= self.length, info
 
 
 @pytest.mark.parametrize("inverted", [True, False])
@@ -105,6 +100,17 @@ def test_an_inverted_mask_is_found_and_actions_without_effect_name_it(inverted):
     after = naming_masks([*before, *found], played.random.kinds)
     left = [one for one in after if one.rule == "actions-without-effect"]
     assert [(one.severity, "the mask allows" in one.message) for one in left] == [("warning", True)] * (not inverted)
+
+
+@pytest.mark.parametrize("inverted", [True, False])
+def test_an_inverted_mask_is_found_in_short_episodes(inverted):
+    def make(lanes):
+        return make_env(Desk, {"inverted": inverted, "length": 3}, (), lanes, "serial")
+
+    with closing(make(1)) as env:
+        kinds = env.kinds
+    found = mask_findings(make, kinds, [], time.monotonic() + 10.0)
+    assert [one.rule for one in found] == ["mask-inverted"] * inverted
 
 
 def trials(allowed, forbidden, moving=False):
@@ -175,6 +181,9 @@ class Constant:
     class obs_spec:  # noqa: N801
         has_mask = False
 
+    class model:  # noqa: N801
+        remembers = False
+
     def predict(self, obs, action_mask=None):
         return 0
 
@@ -182,17 +191,14 @@ class Constant:
 @pytest.mark.parametrize("is_sign", [True, False])
 def test_a_wrapper_that_takes_the_sign_of_rewards_is_found(is_sign):
     change = np.sign if is_sign else (lambda reward: 2.0 * reward)
-    found = wrapped_rewards(
+    found = wrapper_findings(
         lambda: gymnasium.wrappers.TransformReward(Hall(), lambda reward: float(change(reward))),
-        {"main": Constant()},
         time.monotonic() + 5.0,
+        Constant(),
     )
     assert [(one.rule, one.severity) for one in found] == [("rewards-merged", "warning")] * is_sign
-    assert not wrapped_rewards(
-        lambda: gymnasium.wrappers.NormalizeReward(Hall()), {"main": Constant()}, time.monotonic() + 5.0
-    )
-    assert not wrapped_rewards(Hall, {"main": Constant()}, time.monotonic() + 5.0)  # without wrappers
-    assert not wrapped_rewards(None, {"main": Constant()}, time.monotonic() + 5.0)
+    for make in (lambda: gymnasium.wrappers.NormalizeReward(Hall()), Hall, None):  # Hall has no wrappers
+        assert not wrapper_findings(make, time.monotonic() + 5.0, Constant())
 
 
 def episodes(*lists, terminated=True):

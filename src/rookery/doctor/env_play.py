@@ -7,7 +7,9 @@ episodes that are played again show state that survives a reset, or that environ
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rookery.core.seeding import Streams
 from rookery.doctor.effects import Effects, all_effects
@@ -22,6 +24,7 @@ from rookery.doctor.play_rules import (
 )
 from rookery.doctor.probe import MakeCopies, PlayMeasurements, watch_random
 from rookery.doctor.repeats import differences_after_others, differences_beside_another, differences_of_new
+from rookery.envs.make import has_single_envs, lane_maker
 from rookery.report.finding import Finding
 from rookery.run.findings.catalog import finding
 
@@ -90,3 +93,20 @@ def play_env(make: MakeCopies, seconds: float, steps: int | None = None) -> EnvP
         seen.survives = survives
         seen.is_shared = not repeats and not survives and bool(differences_beside_another(make, until))
     return seen
+
+
+def single_env(
+    env: Any, config: Mapping[str, Any] | None, wrappers: Sequence[Any], implementation: str = "auto"
+) -> Callable[[], Any] | None:
+    """Returns a maker of a single throwaway environment, wrapped; None if there are no single ones.
+
+    Args:
+        env: Name or maker of the environment, as for `make_env`.
+        config: Keyword arguments of its constructor.
+        wrappers: Its wrappers.
+        implementation: Implementation of the run.
+    """
+    if not has_single_envs(env, config, wrappers, 1, implementation):
+        return None
+    lane = lane_maker(env, config, wrappers)
+    return lambda: lane().env

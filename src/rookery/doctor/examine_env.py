@@ -21,10 +21,12 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.spaces.arrays import CATEGORIES, Leaf, Tree
 from rookery.doctor.decision_rules import decision_findings
 from rookery.doctor.effects import Effects
-from rookery.doctor.env_play import EnvPlay, play_env
+from rookery.doctor.env_play import EnvPlay, play_env, single_env
 from rookery.doctor.inside.masks import mask_findings, naming_masks
+from rookery.doctor.inside.starts import starts_alike
 from rookery.doctor.play_rules import Seen, obs_clipped, obs_duplicated, obs_late
 from rookery.doctor.probe import COPIES, MakeCopies, PlayMeasurements, constant_actions, watch_constant
+from rookery.doctor.wrappers.audit import wrapper_findings
 from rookery.envs.adapters.gym_env import AGENT
 from rookery.envs.adapters.probe import EnvFinding
 from rookery.envs.base import Kind, VectorEnv, has_throwaways
@@ -52,6 +54,9 @@ CHECKED = {
 """Rules of `check_env`'s findings by their sort; those of others are ``obs-not-finite``, ``obs-out-of-space`` or
 ``env-check``.
 """
+
+FOR_WRAPPERS = 0.2
+"""Share of the time for a comparison of wrappers with what they wrap, after the other plays."""
 
 SLOW, VERY_SLOW = 500.0, 50.0
 """Env steps per second below which an environment is slow: a note, and a warning."""
@@ -140,6 +145,9 @@ def examine_env(
         played = play_env(make, 0.6 * seconds, MOST_PLAYED)
         seen = played.random
         findings, facts = _probe(make, kinds, played, seconds, streams)
+        single = single_env(env, config, wrappers)
+        until = monotonic() + FOR_WRAPPERS * seconds
+        findings += map(_of_env, [*starts_alike(make, single, until), *wrapper_findings(single, until)])
     except EnvError as error:
         rule = "obs-not-finite" if "non-finite observation" in str(error) else "env-fails"
         findings = [_found(rule, "error", str(error))]

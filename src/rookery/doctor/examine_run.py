@@ -19,12 +19,12 @@ from rookery.core.settings.script_objects import PREFIX
 from rookery.core.settings.starting_folder import started_in
 from rookery.core.settings.trust import IMPORT_PATH, OBJECT, TrustCode
 from rookery.doctor.decision_rules import decision_findings, with_shared
-from rookery.doctor.env_play import play_env
+from rookery.doctor.env_play import play_env, single_env
 from rookery.doctor.file_rules import file_findings
 from rookery.doctor.inside.attributes import with_attributes
 from rookery.doctor.inside.entropy_range import target_entropy_unreachable
 from rookery.doctor.inside.masks import mask_findings, naming_masks
-from rookery.doctor.inside.wrapped_rewards import wrapped_rewards
+from rookery.doctor.inside.starts import starts_alike
 from rookery.doctor.network import network_findings
 from rookery.doctor.own_statistics import statistics_not_shared
 from rookery.doctor.play_rules import OBS_RULES, Seen, reward_late, softened
@@ -33,8 +33,8 @@ from rookery.doctor.returns.comparisons import compare, is_best, settled
 from rookery.doctor.returns.plays import play_behaviours
 from rookery.doctor.stored_run import CONFIG, JOURNAL, StoredRun, read_run, worst_trials
 from rookery.doctor.time_limits import limit_before_reward
+from rookery.doctor.wrappers.audit import wrapper_findings
 from rookery.envs.base import VectorEnv, has_throwaways
-from rookery.envs.make import has_single_envs, lane_maker
 from rookery.envs.schemes import scheme_of
 from rookery.models.build import ModelConfig
 from rookery.report.finding import Finding
@@ -55,6 +55,9 @@ SECONDS = 60.0
 BEYOND_SECONDS = 2.0
 """Shortest play without a time limit."""
 
+FOR_WRAPPERS = 0.25
+"""Share of the remaining time for a comparison of wrappers with what they wrap."""
+
 TRIALS = 3
 """Trials of an experiment that are examined: the worst ones."""
 
@@ -65,7 +68,8 @@ WITHOUT_JUDGEMENT = ("obs-not-finite", "actions-without-effect", "actions-alike"
                      "obs-reordered", "obs-unnormalized", "obs-clipped", "obs-duplicated", "rows-mixed",
                      "model-random", "network-blind", "rewards-swapped", "reward-unexplained-by-obs",
                      "limit-before-reward", "obs-rounded", "mask-inverted", "rewards-merged",
-                     "rewards-reordered")  # fmt: skip
+                     "rewards-reordered", "rewards-lost", "steps-after-end", "ends-changed", "obs-merged",
+                     "mask-changed", "actions-changed", "starts-alike")  # fmt: skip
 """Rules whose findings count in a run that learns, too."""
 
 
@@ -205,6 +209,11 @@ def _play(
             of_rows = [*target_entropy_unreachable(history, actions), *of_rows]
         if not has_throwaways(trainer.env):
             return [*of_rows, *found]
+        make, only = _single_env(trainer), names[0] if len(names) == 1 else ""
+        with started_in(trainer._folder):
+            now = time.monotonic()
+            by_wrapper = starts_alike(trainer._make_copies, make, now + FOR_WRAPPERS * (until - now))
+            by_wrapper += wrapper_findings(make, now + FOR_WRAPPERS * (until - now), trainer.policies.get(only), only)
         played = play_env(trainer._make_copies, max(until - time.monotonic(), 0.0), STEPS)
         by_play = [*played.findings(), *_policy_findings(trainer, played.random, is_best(plays, history))]
         by_play += mask_findings(trainer._make_copies, played.random.kinds, played.effects, until)
@@ -213,13 +222,12 @@ def _play(
         by_decision, alike = decision_findings(trainer._make_copies, played, policy_of, until)
         found, by_play = with_shared(found, policy_of, alike), by_play + _without_memory(trainer, by_decision)
         with started_in(trainer._folder):
-            make = _single_env(trainer)
             if history is None or not history.returns or history.are_alike:
                 beyond = max(until, time.monotonic() + BEYOND_SECONDS)
                 by_play += limit_before_reward(make, played.random, beyond)
             if any(one.rule in ("no-better-than-random", "worse-than-random") for one in found):
                 by_play += reward_late(played.random)
-            by_play += wrapped_rewards(make, trainer.policies, until)
+            by_play = [*by_wrapper, *by_play]
             counted = [one for one in by_play if one.rule in WITHOUT_JUDGEMENT]
             others = [one for one in by_play if one.rule not in WITHOUT_JUDGEMENT]
             found = [*of_rows, *found, *counted, *(softened(others) if learns else others)]
@@ -229,10 +237,7 @@ def _play(
 def _single_env(trainer: Trainer) -> Callable[[], Any] | None:
     """Returns a maker of a single throwaway environment of a run, wrapped; None if there are no single ones."""
     cfg = trainer.config.env
-    if not has_single_envs(cfg.name, cfg.config, cfg.wrappers, 1, cfg.implementation):
-        return None
-    lane = lane_maker(cfg.name, cfg.config, cfg.wrappers)
-    return lambda: lane().env
+    return single_env(cfg.name, cfg.config, cfg.wrappers, cfg.implementation)
 
 
 def _play_env(run: StoredRun, until: float, play: bool, trust_code: TrustCode) -> list[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import median
 
 import numpy as np
@@ -48,6 +49,9 @@ OFTEN_AT_LIMIT, MOST_CLIPPED, DISTINCT = 0.3, 0.75, 20
 """Share of observations in which a clipped element is at a limit, share of the continuous elements that are clipped,
 and fewest other values of an element that is continuous.
 """
+
+JUMP = 3.0
+"""Factor between the steps by which an element reaches a limit and its other steps, from which on these are jumps."""
 
 UNLIMITED = 1e6
 """Size of a limit of a space from which on it is none."""
@@ -245,7 +249,7 @@ def obs_clipped(seen: Seen) -> Finding | None:
             if len(np.unique(column[~at_limit])) < DISTINCT:
                 continue
             continuous += 1
-            if at_limit.mean() >= OFTEN_AT_LIMIT:
+            if at_limit.mean() >= OFTEN_AT_LIMIT and not _jumps(seen, leaf, place, low, high):
                 clipped.append((place, float(at_limit.mean())))
         if len(clipped) >= 2 and len(clipped) >= MOST_CLIPPED * continuous:
             shares = ", ".join(f"{place} ({100 * share:.0f} %)" for place, share in clipped[:6])
@@ -257,6 +261,24 @@ def obs_clipped(seen: Seen) -> Finding | None:
                 policy=seen.policy,
             )
     return None
+
+
+def _jumps(seen: Seen, leaf: Leaf, place: int, low: float, high: float) -> bool:
+    """Returns whether an element reaches a limit by jumps: 0 stands for what is absent, and is no end of a range.
+
+    What is clipped reaches its limit by steps that are as large as others; what disappears does so from anywhere.
+    """
+    trees = [tree[leaf.path].reshape(-1, values)[:, place] for tree in seen.play.obs[seen.number]
+             if (values := int(np.prod(leaf.shape))) and leaf.path in tree]  # fmt: skip
+    pairs = [(one, other) for one, other in pairwise(trees) if len(one) == len(other)]
+    if not pairs:
+        return False
+    before, after = (np.concatenate(part).astype(np.float64) for part in zip(*pairs, strict=True))
+    inside, arrives = (before != low) & (before != high), (after == low) | (after == high)
+    reached, steps = np.abs(after - before)[inside & arrives], np.abs(after - before)[inside & ~arrives]
+    if len(reached) < MANY_EPISODES or len(steps) < MANY_EPISODES:
+        return False
+    return bool(np.median(reached) > JUMP * np.median(steps))
 
 
 def obs_rounded(seen: Seen) -> Finding | None:

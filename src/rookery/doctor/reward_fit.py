@@ -95,6 +95,26 @@ def hidden_share(seen: AgentDecisions) -> float | None:
     return min(left)
 
 
+def explained(inputs: np.ndarray, target: np.ndarray, episode: np.ndarray) -> float | None:
+    """Returns the share of the variance of a target that regressions on inputs explain, each episode from others; None
+    for too many inputs.
+
+    Args:
+        inputs: ``[N, inputs]``.
+        target: ``[N]``.
+        episode: ``[N]`` number of the episode.
+    """
+    inputs, target, episode = inputs[:ROWS], target[:ROWS].astype(np.float64), episode[:ROWS]
+    inputs = inputs[:, inputs.std(axis=0) > 0.0]
+    if inputs.shape[1] > MOST_INPUTS:
+        return None
+    if not inputs.shape[1] or not target.var():
+        return 0.0
+    inputs = (inputs - inputs.mean(axis=0)) / inputs.std(axis=0)
+    predictions = [_by_squares(inputs, target, episode), _by_neighbors(inputs, target, episode)]
+    return max(1.0 - float(np.square(target - one).mean() / target.var()) for one in predictions)
+
+
 def _inputs(seen: AgentDecisions) -> np.ndarray | None:
     """Returns observations and actions as numbers ``[N, inputs]``; None if there are too many, or other parts."""
     parts = [seen.action]

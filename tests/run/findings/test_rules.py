@@ -62,6 +62,10 @@ FAULTS = {
     "clip-fraction-out-of-range": (PPO, rows(clip_fraction=0.7)),
     "gradient-clipped": (PPO, rows(grad_norm=40.0)),
     "steps-skipped": (PPO, rows(returns=rising, skipped_steps=lambda n: max(n - 55, 0))),
+    "schedule-short": (
+        PPO | {"algorithm.lr": {"start": 1e-3, "end": 0.0, "steps": 60}, "stop.env_steps": 12_000},
+        rows(returns=rising, updates=lambda n: n),
+    ),
     "lr-exhausted": (PPO, rows(returns=rising, lr=lambda n: max(30 - n, 0) * 1e-5)),
     "lr-out-of-range": (PPO | {"algorithm.lr": 1.0}, rows()),
     "minibatch-misfit": (PPO | {"algorithm.minibatch_size": 4096}, rows()),
@@ -307,3 +311,29 @@ def test_a_finding_is_read_back_from_its_row():
     again = Finding.from_row({**first.row(), "of_a_later_version": 1})
     assert (again.rule, again.message, again.iterations, again.remedies) == (
         first.rule, first.message, first.iterations, first.remedies)  # fmt: skip
+
+
+SCHEDULES = [
+    ("lr", {"start": 1e-3, "end": 0.0, "steps": 60}, True),
+    ("lr", {"start": 1e-3, "end": 0.0, "steps": 11_000}, False),
+    ("lr", {"start": 1e-3, "end": 0.0}, False),
+    ("lr", {"start": 1e-3, "end": 5e-4, "steps": 6_000}, False),  # half of the rate is left
+    ("lr", {"points": [[0, 1e-3], [50, 1e-5], [100, 0.0]]}, True),
+    ("clip", {"start": 0.2, "end": 0.0, "steps": 6_000}, True),
+    ("lr", {"start": 1e-3, "end": 0.0, "steps": 60, "by": "decisions"}, True),
+    ("lr", {"start": 1e-3, "end": 0.0, "steps": 12_000, "by": "decisions"}, False),
+    ("exploration.epsilon", {"start": 1.0, "end": 0.05, "steps": 100}, True),
+    ("exploration.epsilon", {"start": 1.0, "end": 0.05, "steps": 1_200}, False),
+    ("entropy_coef", {"start": 0.01, "end": 0.0, "steps": 60}, True),
+]
+
+
+@pytest.mark.parametrize(("path", "schedule", "is_short"), SCHEDULES)
+def test_a_schedule_that_is_over_early_is_found_with_its_steps_and_those_of_the_run(path, schedule, is_short):
+    settings = PPO | {f"algorithm.{path}": schedule, "stop.env_steps": 12_000}
+    found = [one for one in findings_of(windows_of(rows(returns=rising, updates=lambda n: n)), settings)
+             if one.rule == "schedule-short"]  # fmt: skip
+    assert len(found) == is_short
+    for one in found:
+        assert path in one.message and "12,000" in one.message and "12000" in one.remedies[0]
+        assert "60 updates are 12,000 env steps" in one.evidence[-2] or schedule.get("steps") != 60

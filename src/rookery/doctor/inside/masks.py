@@ -20,8 +20,8 @@ from rookery.envs.random_play import chosen_play, random_actions
 from rookery.report.finding import Finding
 from rookery.run.findings.catalog import finding
 
-STATES, FEWEST = 60, 20
-"""States from which actions are tried, and fewest for a conclusion."""
+STATES, FEWEST, TRIES = 60, 20, 240
+"""States from which actions are tried, fewest for a conclusion, and most attempts to reach one."""
 
 OFTEN, CLEAR = 0.75, 0.1
 """Share of the states in which forbidden actions are better, and lead in units of the range of rewards."""
@@ -120,10 +120,11 @@ def try_actions(make: MakeCopies, number: int, column: int, trials: MaskTrials, 
         size = min(one.kinds[number].action.sizes[0], MOST_COMPARED)
     rng = np.random.default_rng(0)
     with closing(make(size)) as env:
-        for turn in range(STATES):
-            if time.monotonic() > until or not _try_state(
-                env, number, column, trials, turn, int(rng.integers(COMMON_STEPS))
-            ):
+        for turn in range(TRIES):
+            common = int(rng.integers(COMMON_STEPS))
+            if time.monotonic() > until or not _try_state(env, number, column, trials, turn, common):
+                break
+            if len(trials.allowed) == STATES:
                 break
 
 

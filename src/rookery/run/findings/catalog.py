@@ -167,6 +167,23 @@ RULES: dict[str, RuleText] = {
         ("the mask is inverted: True means that an action is allowed", "the mask is that of another step or agent"),
         ("return the mask with True or 1 for allowed actions", CHECK_ENV),
     ),
+    "mask-changed": RuleText(
+        "warning",
+        "play",
+        "A wrapper does not pass on the action mask of the level below it, inverts it, or passes on that of the step "
+        "before.",
+        ("a wrapper makes a new info, or keeps the last one", "a wrapper has the other meaning of True"),
+        ("return the info of the level below, with its mask", CHECK_ENV),
+    ),
+    "actions-changed": RuleText(
+        "warning",
+        "play",
+        "Actions that differ above a wrapper are equal below it: it ignores them, cuts off or rounds continuous ones, "
+        "or makes two discrete ones the same; or they are those of the step before.",
+        ("a wrapper scales the action twice, or clips it to limits that are too narrow",
+         "a wrapper converts a continuous action to an integer", "a wrapper plays the action that it has kept"),
+        ("pass on the action, scaled to the limits of the space", CHECK_ENV),
+    ),
     "actions-alike": RuleText(
         "warning",
         "play",
@@ -330,6 +347,17 @@ RULES: dict[str, RuleText] = {
          "a wrapper replaces the reward"),
         ("remove the wrapper", "{at}.normalize_values=true", "{at}.scale_rewards=true"),
     ),
+    "rewards-lost": RuleText(
+        "warning",
+        "play",
+        "The rewards that a wrapper returns are not the sums of those of the level below it, but for a constant "
+        "factor: some are 0 above it, or only the last of several steps is returned, or they are a step late. A note "
+        "where the sums of all episodes are equal.",
+        ("a wrapper that repeats actions returns the last reward in place of the sum",
+         "a wrapper drops rewards: those of the end, of the first step, or of a sign",
+         "a wrapper returns the reward that it has kept from the step before"),
+        ("total += reward for each step below, and return total", CHECK_ENV),
+    ),
     "rewards-reordered": RuleText(
         "warning",
         "play",
@@ -491,6 +519,35 @@ RULES: dict[str, RuleText] = {
         ("an array or another object of the class or module is changed in place", "a file that all of them write"),
         (CHECK_ENV, "make the object in __init__ or reset"),
     ),
+    "steps-after-end": RuleText(
+        "warning",
+        "play",
+        "A wrapper steps the environment below it again after that has reported `terminated` or `truncated`, without a "
+        "reset: what follows belongs to no episode, and the end is lost or late.",
+        ("a wrapper that repeats actions does not stop at the end of an episode",
+         "reset of a wrapper does not reset the environment below it"),
+        ("if terminated or truncated: break, in the loop over steps", CHECK_ENV),
+    ),
+    "ends-changed": RuleText(
+        "warning",
+        "play",
+        "A wrapper hides ends of the level below it, or tells a termination as a truncation or the other way round. "
+        "Ends that a wrapper adds, such as a time limit, are left out.",
+        ("a wrapper returns the flags of another step, or constants",
+         "a wrapper exchanges terminated and truncated, or joins them into one flag"),
+        ("return terminated and truncated as the level below returns them", CHECK_ENV),
+    ),
+    "starts-alike": RuleText(
+        "warning",
+        "play",
+        "Episodes with different seeds are all the same one, in which something shows that they were not meant to be: "
+        "`reset` makes a generator from a constant, episodes without a seed differ, new environments differ, or an "
+        "element of the observation that is no limit of its space has one value only. Silent for environments that "
+        "always start in the same state and show none of it.",
+        ("reset makes its random generator from a constant, or sets the seed of numpy or random to one",
+         "what should be drawn in reset is drawn in __init__, or not at all"),
+        ("super().reset(seed=seed) in reset, and draw from self.np_random", CHECK_ENV),
+    ),
     "termination-as-truncation": RuleText(
         "warning",
         "play",
@@ -516,6 +573,17 @@ RULES: dict[str, RuleText] = {
         ("step returns the observation before the action", "a wrapper keeps the last observation"),
         (CHECK_ENV,),
     ),
+    "obs-merged": RuleText(
+        "warning",
+        "play",
+        "A wrapper loses what rewards or ends depend on: regressions explain them from the observations below it, and "
+        "less than half as well from those above it; or each observation is scaled by itself, so that all have the "
+        "same minimum and maximum, mean and deviation, length or sum. Policies with memory are left out, but for the "
+        "scale.",
+        ("a wrapper scales each observation by its own minimum, maximum, mean or length",
+         "a wrapper rounds, clips or leaves out elements, or reads the wrong ones"),
+        ("divide by the limits of the space, or by constants", "{at}.model.normalize_obs=true", CHECK_ENV),
+    ),
     "obs-not-finite": RuleText(
         "error",
         "play",
@@ -540,7 +608,8 @@ RULES: dict[str, RuleText] = {
     "obs-clipped": RuleText(
         "warning",
         "play",
-        "Most continuous elements of the observation often lie exactly at a limit of their space.",
+        "Most continuous elements of the observation often lie exactly at a limit of their space, which they reach by "
+        "steps as large as others. Elements that jump there, as 0 for what is absent, are left out.",
         ("observations are clipped to limits that are too narrow, such as 0 to 1 for values that can be negative",
          "sensors end at a distance that is usually exceeded"),
         (CHECK_ENV,),
@@ -707,6 +776,16 @@ RULES: dict[str, RuleText] = {
         ("minibatch_size is larger than sampling.num_envs times fragment_length",),
         ("{at}.minibatch_size=128", "{at}.fragment_length=128"),
     ),
+    "schedule-short": RuleText(
+        "warning",
+        "rows",
+        "A setting with a schedule reaches its end long before the run does: a learning rate or a clip range near 0 "
+        "for a fifth of the run or more, or another setting, such as epsilon, within a hundredth of the run or before "
+        "the first update. `steps` are env steps, or decisions of the policy with `by: decisions`.",
+        ("steps of the schedule are given in updates, iterations or episodes, and not in env steps",
+         "the schedule is that of a shorter run"),
+        ("leave out steps: then the schedule lasts as long as the run",),
+    ),
     "lr-exhausted": RuleText(
         "warning",
         "rows",
@@ -784,7 +863,8 @@ SYMPTOMS = frozenset(
 
 EXPLAINING = frozenset(("limit-before-reward", "gamma-short", "rewards-swapped", "network-blind",
                         "statistics-not-shared", "target-entropy-unreachable", "mask-inverted",
-                        "rewards-merged"))  # fmt: skip
+                        "rewards-merged", "rewards-lost", "steps-after-end", "ends-changed", "obs-merged",
+                        "mask-changed", "actions-changed", "starts-alike", "schedule-short"))  # fmt: skip
 """Rules that try out a fault, so that their findings explain others of equal rank."""
 
 

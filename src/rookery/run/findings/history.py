@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from statistics import median
 from typing import Any
 
+from rookery.core.errors import ConfigError
+from rookery.core.schedules import Schedule, read_schedule
 from rookery.run.findings.window import Entry, Window
 
 IMPROVED = 0.1
@@ -72,6 +75,18 @@ class History:
     def number(self, path: str, policy: str = "") -> float | None:
         """Returns a setting as its largest number; the same for a schedule; None for anything else."""
         return largest(self.setting(path, policy))
+
+    def schedules(self, policy: str) -> list[tuple[str, Schedule]]:
+        """Returns the settings of a policy that have a schedule, by their path below the algorithm."""
+        own, shared = f"policies.{policy}.", "algorithm."
+        found = {}
+        for path, value in self.settings.items():
+            prefix = next((one for one in (own, shared) if path.startswith(one)), None)
+            if prefix is None or not isinstance(value, Mapping) or not ("points" in value or "start" in value):
+                continue
+            with suppress(ConfigError):
+                found[path.removeprefix(prefix)] = read_schedule(self.setting(path.removeprefix(prefix), policy))
+        return list(found.items())
 
     @cached_property
     def budget(self) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from rookery.core.schedules import DECISIONS, Piecewise, Schedule
 from rookery.report.finding import Finding
 from rookery.run.findings.catalog import finding
 from rookery.run.findings.history import History
@@ -22,6 +23,11 @@ SERIOUS = 10_000
 
 ENOUGH_UPDATES = 50
 """Updates that the remedy aims at."""
+
+STOPPING, USED_UP, WITHOUT, AT_ONCE = ("lr", "critic_lr", "actor_lr", "clip"), 0.01, 0.2, 0.01
+"""Settings at whose 0 nothing is learned, share of the start that counts as 0, share of a run that may pass with it,
+and share of a run before which other schedules should not be over.
+"""
 
 NARROW = 4
 """Units of a layer that hold too little."""
@@ -158,7 +164,65 @@ def target_stays(run: History, policy: str) -> Finding | None:
                    iterations=run.span, remedies=(remedy,))  # fmt: skip
 
 
+def schedule_short(run: History, policy: str) -> Finding | None:
+    """Finds schedules that are over long before the run is.
+
+    Learning rates and clip ranges near 0 end learning, so they may be used up at the end of a run only. Other settings
+    usually reach their end early, as epsilon does, but not within the first steps.
+    """
+    now = run.now["env_steps"]
+    total = max(run.budget or 0.0, now)
+    if total < SERIOUS or now < HALF * total:
+        return None
+    found = []
+    for path, schedule in run.schedules(policy):
+        decisions = schedule.by == DECISIONS
+        share = (run.now["policies"].get(policy, {}).get("decisions") or 0.0) / max(now, 1)
+        rate = share if decisions else 1.0  # of the schedule's steps in an env step
+        start, end, over = _course(schedule)
+        if over is None or not rate or start == end:
+            continue
+        part = over / (rate * total)
+        stops = path.rsplit(".", 1)[-1] in STOPPING and abs(end) < USED_UP * abs(start)
+        if part > (1.0 - WITHOUT if stops else AT_ONCE):
+            continue
+        unit = "decisions" if decisions else "env steps"
+        found.append((part, path, start, end, over, rate * total, unit, stops))
+    if not found:
+        return None
+    part, path, start, end, over, whole, unit, stops = min(found)
+    own = run.setting(path, policy)
+    shown = {key: value for key, value in own.items() if key != "steps"}
+    values = ", ".join(f"{key}: {value:g}" if isinstance(value, float) else f"{key}: {value}" for key, value in
+                       {**shown, "steps": f"{whole:.0f}"}.items() if key != "points")  # fmt: skip
+    updates = run.column("updates", policy)
+    each = f"; {over:,.0f} updates are {over * now / updates[-1]:,.0f} env steps" if updates and updates[-1] else ""
+    remedy = f"'{{at}}.{path}={{{values}}}'" if "points" not in own else f"points of {{at}}.{path} up to {whole:.0f}"
+    return finding(
+        "schedule-short",
+        f"the schedule of {path} is over after {over:,.0f} {unit}, {100 * part:.2g} % of the run's {whole:,.0f}: it is "
+        f"{end:g} from then on, and {start:g} at the start",
+        *(["nothing is learned with this value"] if stops else []),
+        f"steps of a schedule are {unit}{each}",
+        *course(run),
+        policy=policy,
+        iterations=(run.past[0]["iteration"], run.now["iteration"]),
+        remedies=(remedy,),
+    )
+
+
+def _course(schedule: Schedule) -> tuple[float, float, float | None]:
+    """Returns first and last value of a schedule, and the step from which on it stays; None if that is the end of the
+    run.
+    """
+    if isinstance(schedule, Piecewise):
+        last = schedule.points[-1]
+        return max(schedule.values, key=abs), last[1], last[0]
+    return schedule.start, schedule.end, None if schedule.steps is None else float(schedule.steps)
+
+
 SETTINGS_RULES = (
+    Rule("schedule-short", schedule_short),
     Rule("few-updates", few_updates),
     Rule("setting-out-of-range", settings_out_of_range),
     Rule("target-stays", target_stays, ("gradient_steps",)),

@@ -1,18 +1,16 @@
-"""Compares the rewards that an environment returns with those that its wrappers pass on, in the same episodes."""
+"""Compares behaviours by the rewards that an environment returns, and by those that its wrappers pass on."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from rookery.doctor.own_statistics import own_statistics
-from rookery.envs.random_play import single_episode
+from rookery.doctor.wrappers.record import USUAL, Call, Choose, Recorder, play_recorded
 from rookery.policies.policy import Policy
 from rookery.report.finding import Finding
 from rookery.report.statistics import mean_interval
@@ -20,9 +18,6 @@ from rookery.run.findings.catalog import finding
 
 EPISODES, FEWEST = 16, 8
 """Episodes of each behaviour, and fewest that are compared."""
-
-MOST_STEPS = 4_000
-"""Most steps of a behaviour."""
 
 MOST_CONSTANTS = 8
 """Largest number of discrete actions that are played as behaviours."""
@@ -32,12 +27,6 @@ CLEAR, RATIO = 0.05, 2.0
 
 FEWEST_MERGED = 3
 """Fewest steps with each of two rewards that become equal."""
-
-MOST_LEVELS = 64
-"""Largest number of wrappers that are looked at."""
-
-Choose = Callable[[Any, Mapping[str, Any]], Any]
-"""Returns the action for an observation and an info."""
 
 
 @dataclass
@@ -59,115 +48,58 @@ class RewardPairs:
         return tuple(sum(rewards) for rewards in (self.raw if is_raw else self.passed))
 
 
-class RewardRecorder:
-    """A wrapped environment whose innermost rewards are recorded.
+def pairs_of(name: str, recorder: Recorder) -> RewardPairs:
+    """Returns the rewards of a behaviour, inside and outside of the wrappers, of its ended episodes.
 
     Args:
-        env: An environment of Gymnasium; wrappers have the one below as ``env``.
-
-    Attributes:
-        wrappers: Names of the wrappers, the outermost first.
-        raw: Sum of the rewards that the innermost environment has returned since `take`.
+        name: The behaviour in words.
+        recorder: Its play.
     """
-
-    def __init__(self, env: Any) -> None:
-        self.env, self.wrappers, self.raw = env, list[str](), 0.0
-        inner = env
-        for _ in range(MOST_LEVELS):
-            below = vars(inner).get("env") if hasattr(inner, "__dict__") else None
-            if below is None:
-                break
-            self.wrappers.append(type(inner).__name__)
-            inner = below
-        step = inner.step
-
-        def recorded(*given: Any, **named: Any) -> Any:
-            result = step(*given, **named)
-            self.raw += float(result[1])
-            return result
-
-        inner.step = recorded
-
-    def take(self) -> float:
-        """Returns the sum since the last call."""
-        taken, self.raw = self.raw, 0.0
-        return taken
+    found, raw, passed = RewardPairs(name), list[float](), list[float]()
+    for call in recorder.levels[0]:
+        if call.is_reset:
+            raw, passed = [], []
+            continue
+        raw.append(_innermost(call, len(recorder.levels) - 1))
+        passed.append(sum(call.reward.values()))
+        if call.over:
+            found.raw.append(raw)
+            found.passed.append(passed)
+    return found
 
 
-def play_rewards(make: Callable[[], Any], name: str, choose: Choose | None, until: float) -> RewardPairs:
-    """Returns the rewards of a behaviour, inside and outside of the wrappers, in equal episodes for all behaviours.
+def _innermost(call: Call, levels: int) -> float:
+    """Returns the sum of the rewards of the innermost environment within a step, some levels below it."""
+    if not levels:
+        return sum(call.reward.values())
+    return sum(_innermost(one, levels - 1) for one in call.steps_below)
+
+
+def reordered_rewards(make: Callable[[], Any], chance: Recorder, policy: Policy, until: float) -> list[Finding]:
+    """Returns the findings of the rewards that wrappers pass on, of an environment with one agent.
 
     Args:
         make: Makes a single throwaway environment, wrapped.
-        name: The behaviour in words.
-        choose: Chooses its actions; None = random ones.
+        chance: Random play.
+        policy: The policy of the run.
         until: Time of `time.monotonic` at which it ends.
     """
-    found, made = RewardPairs(name), make()
-    try:
-        recorder, steps = RewardRecorder(made), 0
-        made.action_space.seed(0)
-
-        def answer(obs: Any, info: Any) -> Any:
-            return made.action_space.sample(_allowed(info)) if choose is None else choose(obs, info)
-
-        for episode in range(EPISODES):
-            play, raw, passed = single_episode(made, episode, answer), list[float](), list[float]()
-            next(play)
-            recorder.take()
-            for _, reward, *_ in play:
-                raw.append(recorder.take())
-                passed.append(float(reward))
-                steps += 1
-                if steps >= MOST_STEPS or time.monotonic() > until:
-                    return found
-            found.raw.append(raw)
-            found.passed.append(passed)
-        return found
-    finally:
-        made.close()
-
-
-def _allowed(info: Mapping[str, Any]) -> Any:
-    """Returns the mask of discrete actions in an info, as `sample` takes it; None without one."""
-    mask = info.get("action_mask")
-    return None if mask is None or np.ndim(mask) != 1 or not np.any(mask) else np.asarray(mask, np.int8)
-
-
-def wrapped_rewards(make: Callable[[], Any] | None, policies: Mapping[str, Policy], until: float) -> list[Finding]:
-    """Returns the findings of the rewards that wrappers pass on, of environments with one agent.
-
-    Args:
-        make: Makes a single throwaway environment, wrapped; None if there are no single ones.
-        policies: The policies of the run.
-        until: Time of `time.monotonic` at which it ends.
-    """
-    if make is None or len(policies) != 1 or time.monotonic() > until:
+    by_chance = pairs_of("random play", chance)
+    if by_chance.raw == by_chance.passed or len(by_chance.raw) < FEWEST:
         return []
-    (policy,) = policies.values()
-    with suppress(Exception):  # environments of another style, and those that fail, have findings of their own
-        env = make()
-        known, space = own_statistics(env), env.action_space
-        wrappers = RewardRecorder(env).wrappers
-        env.close()
-        if not wrappers or known:  # statistics begin anew for each behaviour, so returns cannot be compared
-            return []
-        chance = play_rewards(make, "random play", None, until)
-        if chance.raw == chance.passed or len(chance.raw) < FEWEST:
-            return []
-        plays = [chance]
-        behaviours: list[tuple[str, Choose]] = []
-        if not policy.memory_size:
-            behaviours.append(("the policy", lambda obs, info: policy.predict(obs, action_mask=_allowed(info))))
-        if hasattr(space, "n") and policy.obs_spec.has_mask is False:
-            start = int(getattr(space, "start", 0))
-            numbers = range(start, start + min(int(space.n), MOST_CONSTANTS))
-            behaviours += [(f"always action {number}", _always(number)) for number in numbers]
-        for place, (name, choose) in enumerate(behaviours):
-            now = time.monotonic()
-            plays.append(play_rewards(make, name, choose, now + (until - now) / (len(behaviours) - place)))
-        return reward_findings(plays, wrappers)
-    return []
+    plays, space = [by_chance], chance.env.action_space
+    behaviours: list[tuple[str, Choose]] = []
+    if not policy.memory_size:
+        behaviours.append(("the policy", lambda obs, info: policy.predict(obs, action_mask=info.get("action_mask"))))
+    if hasattr(space, "n") and policy.obs_spec.has_mask is False:
+        start = int(getattr(space, "start", 0))
+        numbers = range(start, start + min(int(space.n), MOST_CONSTANTS))
+        behaviours += [(f"always action {number}", _always(number)) for number in numbers]
+    for place, (name, choose) in enumerate(behaviours):
+        now = time.monotonic()
+        recorder = play_recorded(make, choose, now + (until - now) / (len(behaviours) - place), EPISODES)
+        plays.append(pairs_of(name, recorder))
+    return reward_findings(plays, chance.names[:-1])
 
 
 def _always(number: int) -> Choose:
@@ -190,10 +122,6 @@ def reward_findings(plays: Sequence[RewardPairs], wrappers: Sequence[str]) -> li
         kept = ["all behaviours that were played have the same order by both returns"]
         return [finding("rewards-merged", line, *(order or kept), severity="warning" if order else "note")]
     return [finding("rewards-reordered", f"{names} changes which behaviour earns more", *order)] if order else []
-
-
-USUAL = ("OrderEnforcing", "PassiveEnvChecker", "TimeLimit")
-"""Wrappers that leave rewards as they are."""
 
 
 def merged_rewards(plays: Sequence[RewardPairs]) -> tuple[float, float, float] | None:

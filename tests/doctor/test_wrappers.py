@@ -1,0 +1,306 @@
+"""The comparison of wrappers with what they wrap: each rule finds its fault, and is silent on a wrapper without it."""
+
+from __future__ import annotations
+
+import time
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import wrappers
+from gymnasium.spaces import Box, Discrete
+
+from rookery.doctor.wrappers.audit import wrapper_findings
+from rookery.doctor.wrappers.record import play_recorded
+
+
+class Walk(gymnasium.Env):
+    """A place and a noise; places near 5 pay; episodes end at either end or after 40 steps."""
+
+    observation_space, action_space = Box(-50, 50, (2,), np.float32), Discrete(3)
+
+    def look(self):
+        info = {"action_mask": np.array([self.place > 1, True, self.place < 9], np.int8)}
+        return np.array([self.place, self.np_random.normal()], np.float32), info
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.time = float(self.np_random.uniform(2, 8)), 0
+        return self.look()
+
+    def step(self, action):
+        self.place += float(np.sum(action)) - 1.0 + self.np_random.normal(0, 0.3)
+        self.time += 1
+        obs, info = self.look()
+        return obs, 2.0 - abs(self.place - 5.0), not 0 < self.place < 10, self.time >= 40, info
+
+
+class Cart(Walk):
+    """The same with a continuous action."""
+
+    action_space = Box(-2, 2, (1,), np.float32)
+
+
+class Repeat(gymnasium.Wrapper):
+    def step(self, action):
+        total = 0.0
+        for _ in range(3):
+            obs, reward, terminated, truncated, info = self.env.step(action)
+            total += reward
+            if terminated or truncated:
+                break
+        return obs, total, terminated, truncated, info
+
+
+class RepeatBeyond(gymnasium.Wrapper):
+    def step(self, action):
+        results = [self.env.step(action) for _ in range(3)]
+        over = [any(one[place] for one in results) for place in (2, 3)]
+        return results[-1][0], sum(one[1] for one in results), *over, results[-1][4]
+
+
+class Last(Repeat):
+    def step(self, action):
+        for _ in range(3):
+            last = self.env.step(action)
+            if last[2] or last[3]:
+                break
+        return last
+
+
+class Change(gymnasium.Wrapper):
+    """Changes what `step` returns."""
+
+    def step(self, action):
+        return self.change(*self.env.step(action))
+
+
+class Hides(Change):
+    def change(self, obs, reward, terminated, truncated, info):
+        return obs, reward, False, truncated, info
+
+
+class AsCut(Change):
+    def change(self, obs, reward, terminated, truncated, info):
+        return obs, reward, False, terminated or truncated, info
+
+
+class AsEnd(Change):
+    def change(self, obs, reward, terminated, truncated, info):
+        return obs, reward, terminated or truncated, False, info
+
+
+class NoCosts(Change):
+    def change(self, obs, reward, terminated, truncated, info):
+        return obs, max(reward, 0.0), terminated, truncated, info
+
+
+class NoLast(Change):
+    def change(self, obs, reward, terminated, truncated, info):
+        return obs, 0.0 if terminated or truncated else reward, terminated, truncated, info
+
+
+class Tenth(Change):
+    def change(self, obs, reward, terminated, truncated, info):
+        return obs, 0.1 * reward, terminated, truncated, info
+
+
+class Late(gymnasium.Wrapper):
+    """Passes on rewards, observations, masks or actions of the step before."""
+
+    what = "reward"
+
+    def reset(self, **given):
+        self.last = self.env.reset(**given)
+        self.last_reward, self.last_action = 0.0, 1
+        return self.last
+
+    def step(self, action):
+        action, self.last_action = (self.last_action if self.what == "action" else action), action
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        (last_obs, last_info), self.last = self.last, (obs, info)
+        given, self.last_reward = self.last_reward if self.what == "reward" else reward, reward
+        obs, info = last_obs if self.what == "obs" else obs, last_info if self.what == "mask" else info
+        return obs, given, terminated, truncated, info
+
+
+def late(name):
+    return type("Late" + name, (Late,), {"what": name})
+
+
+class View(gymnasium.ObservationWrapper):
+    def observation(self, obs):
+        return obs / 10
+
+
+class Scaled(View):
+    def observation(self, obs):
+        return (obs - obs.min()) / (np.ptp(obs) + 1e-8)
+
+
+class Unit(View):
+    def observation(self, obs):
+        return obs / np.linalg.norm(obs)
+
+
+class Noise(View):
+    def observation(self, obs):
+        return obs[[1, 1]]
+
+
+class NoMask(Change):
+    def change(self, obs, reward, terminated, truncated, info):
+        return obs, reward, terminated, truncated, {}
+
+    def reset(self, **given):
+        return self.env.reset(**given)[0], {}
+
+
+class Inverts(Change):
+    def change(self, obs, reward, terminated, truncated, info):
+        return obs, reward, terminated, truncated, {"action_mask": 1 - info["action_mask"]}
+
+    def reset(self, **given):
+        obs, info = self.env.reset(**given)
+        return obs, {"action_mask": 1 - info["action_mask"]}
+
+
+class Act(gymnasium.ActionWrapper):
+    def action(self, action):
+        return action
+
+
+class Ignores(Act):
+    def action(self, action):
+        return 0 * action
+
+
+class Merges(Act):
+    def action(self, action):
+        return min(action, 1)
+
+
+class Cuts(Act):
+    def action(self, action):
+        return np.clip(4 * action, -2, 2)
+
+
+class Rounds(Act):
+    def action(self, action):
+        return np.round(action)
+
+
+class SameSeed(gymnasium.Wrapper):
+    def reset(self, **given):
+        return self.env.reset(seed=7)
+
+
+FAULTS = [
+    (Walk, RepeatBeyond, ["steps-after-end"]),
+    (Walk, Last, ["rewards-lost"]),
+    (Walk, Hides, ["ends-changed", "steps-after-end"]),
+    (Walk, AsCut, ["ends-changed"]),
+    (Walk, AsEnd, ["ends-changed"]),
+    (Walk, NoCosts, ["rewards-lost"]),
+    (Walk, NoLast, ["rewards-lost"]),
+    (Walk, late("reward"), ["rewards-lost"]),
+    (Walk, late("obs"), ["obs-late"]),
+    (Walk, late("mask"), ["mask-changed"]),
+    (Walk, late("action"), ["actions-changed"]),
+    (Cart, late("action"), ["actions-changed"]),
+    (Walk, Scaled, ["obs-merged"]),
+    (Walk, Unit, ["obs-merged"]),
+    (Walk, Noise, ["obs-merged"]),
+    (Walk, NoMask, ["mask-changed"]),
+    (Walk, Inverts, ["mask-changed"]),
+    (Cart, Ignores, ["actions-changed"]),
+    (Walk, Merges, ["actions-changed"]),
+    (Cart, Cuts, ["actions-changed"]),
+    (Cart, Rounds, ["actions-changed"]),
+    (Walk, SameSeed, ["starts-alike"]),
+]
+
+FAULTLESS = [
+    (Walk, Repeat),
+    (Walk, Tenth),
+    (Walk, View),
+    (Cart, Act),
+    (Cart, wrappers.ClipAction),
+    (Cart, lambda env: wrappers.RescaleAction(env, -1.0, 1.0)),
+    (Walk, wrappers.NormalizeObservation),
+    (Walk, wrappers.NormalizeReward),
+    (Walk, wrappers.RecordEpisodeStatistics),
+    (Walk, wrappers.TimeAwareObservation),
+    (Walk, lambda env: wrappers.TimeLimit(env, 10)),
+    (Walk, lambda env: wrappers.FrameStackObservation(env, 3)),
+    (Walk, lambda env: wrappers.TransformReward(env, lambda reward: -reward)),
+]
+
+
+@pytest.mark.parametrize(("env", "wrapper", "rules"), FAULTS, ids=lambda one: getattr(one, "__name__", ""))
+def test_a_fault_of_a_wrapper_is_found_and_named(env, wrapper, rules):
+    found = wrapper_findings(lambda: wrapper(env()), time.monotonic() + 20.0)
+    assert {one.rule for one in found if one.counts} == set(rules)
+    assert all(wrapper.__name__ in one.message for one in found)
+
+
+@pytest.mark.parametrize(("env", "wrapper"), FAULTLESS, ids=lambda one: getattr(one, "__name__", ""))
+def test_wrappers_without_a_fault_have_no_finding(env, wrapper):
+    assert wrapper_findings(lambda: wrapper(env()), time.monotonic() + 20.0) == []
+
+
+def test_the_wrapper_at_fault_is_named_among_others():
+    (found,) = wrapper_findings(lambda: View(Tenth(Last(Act(Walk())))), time.monotonic() + 20.0)
+    assert found.rule == "rewards-lost" and "Last" in found.message and "last reward" in found.message
+
+
+class Pair:
+    """Two agents, each paid for its own action."""
+
+    possible_agents = agents = ("one", "two")
+
+    def __init__(self):
+        self.observation_spaces = dict.fromkeys(self.agents, Box(0, 1, (1,), np.float32))
+        self.action_spaces = {agent: Discrete(3) for agent in self.agents}
+
+    def reset(self, seed=None, options=None):
+        self.time = 0
+        return {agent: np.zeros(1, np.float32) for agent in self.agents}, {agent: {} for agent in self.agents}
+
+    def step(self, actions):
+        self.time += 1
+        over = dict.fromkeys((*self.agents, "__all__"), self.time >= 10)
+        obs, infos = self.reset_view()
+        return obs, {agent: float(action) for agent, action in actions.items()}, over, dict.fromkeys(over, False), infos
+
+    def reset_view(self):
+        return {agent: np.full(1, self.time / 10, np.float32) for agent in self.agents}, {}
+
+
+class Exchanges:
+    def __init__(self, env):
+        self.env, self.possible_agents, self.action_spaces = env, env.possible_agents, env.action_spaces
+
+    def reset(self, **given):
+        return self.env.reset(**given)
+
+    def step(self, actions):
+        obs, reward, *rest = self.env.step(actions)
+        return obs, dict(zip(reward, reversed(list(reward.values())), strict=True)), *rest
+
+
+def test_rewards_that_a_wrapper_gives_to_other_agents_are_found():
+    (found,) = wrapper_findings(lambda: Exchanges(Pair()), time.monotonic() + 10.0)
+    assert found.rule == "rewards-swapped" and "one gets that of two" in found.message
+
+
+def test_calls_are_recorded_level_by_level():
+    recorder = play_recorded(lambda: Repeat(Walk()), lambda obs, info: 1, time.monotonic() + 10.0, episodes=2)
+    assert recorder.names == ["Repeat", "Walk"]
+    outer, inner = recorder.levels
+    steps = [call for call in outer if not call.is_reset]
+    assert sum(call.is_reset for call in outer) == sum(call.is_reset for call in inner) == 2
+    assert sum(len(call.steps_below) for call in steps) == len(inner) - 2
+    assert [call.reward["agent"] for call in steps] == [
+        sum(one.reward["agent"] for one in call.steps_below) for call in steps
+    ]
