@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from rookery import DQNConfig, PPOConfig, SACConfig, Trainer
+from rookery import DQNConfig, ModelConfig, PPOConfig, SACConfig, Trainer
 from rookery.doctor.network import network_findings
 
 ROWS = 100
@@ -34,7 +34,10 @@ class Layers(nn.Module):
             obs = obs - obs.mean(dim=0)
         if self.fault == "noise":
             obs = obs + torch.rand_like(obs)
-        return torch.tanh(self.second(torch.tanh(self.between(self.first(obs)))))
+        inner = torch.tanh(self.between(self.first(obs)))
+        if self.fault == "unused":
+            return inner
+        return torch.tanh(self.second(inner.detach() if self.fault == "detached" else inner))
 
 
 def seen(space, rows=ROWS):
@@ -142,3 +145,11 @@ def test_a_custom_network_that_has_collapsed_is_not_called_blind():
                 parameter.zero_()
         findings = network_findings("main", policy, {"obs": seen(spaces.Box(-1.0, 1.0, (4,), np.float32))})
     assert "network-blind" not in [one.rule for one in findings]
+
+
+@pytest.mark.parametrize(("fault", "severity"), [("", None), ("detached", "note"), ("unused", "warning")])
+def test_weights_that_no_gradient_reaches_are_found(fault, severity):
+    model = ModelConfig(module=Layers, module_config={"fault": fault})
+    lines = [one for one in found(PPOConfig(model=model)) if one.rule == "weights-without-gradient"]
+    assert [one.severity for one in lines] == [severity] * (severity is not None)
+    assert all(("first" if fault == "detached" else "second") in one.message for one in lines)

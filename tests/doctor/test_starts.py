@@ -45,7 +45,7 @@ def found_in(env, **config):
     def make(lanes):
         return make_env(env, config, (), lanes, "serial")
 
-    return starts_alike(make, single_env(env, config, ()), time.monotonic() + 20.0)
+    return starts_alike(make, single_env(env, config, (), "auto"), time.monotonic() + 20.0)
 
 
 @pytest.mark.parametrize(

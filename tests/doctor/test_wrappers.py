@@ -295,7 +295,7 @@ def test_rewards_that_a_wrapper_gives_to_other_agents_are_found():
 
 
 def test_calls_are_recorded_level_by_level():
-    recorder = play_recorded(lambda: Repeat(Walk()), lambda obs, info: 1, time.monotonic() + 10.0, episodes=2)
+    recorder = play_recorded(lambda: Repeat(Walk()), lambda obs, info: 1, time.monotonic() + 10.0, 2)
     assert recorder.names == ["Repeat", "Walk"]
     outer, inner = recorder.levels
     steps = [call for call in outer if not call.is_reset]

@@ -96,7 +96,7 @@ def play_env(make: MakeCopies, seconds: float, steps: int | None = None) -> EnvP
 
 
 def single_env(
-    env: Any, config: Mapping[str, Any] | None, wrappers: Sequence[Any], implementation: str = "auto"
+    env: Any, config: Mapping[str, Any] | None, wrappers: Sequence[Any], implementation: str
 ) -> Callable[[], Any] | None:
     """Returns a maker of a single throwaway environment, wrapped; None if there are no single ones.
 

@@ -145,7 +145,7 @@ def examine_env(
         played = play_env(make, 0.6 * seconds, MOST_PLAYED)
         seen = played.random
         findings, facts = _probe(make, kinds, played, seconds, streams)
-        single = single_env(env, config, wrappers)
+        single = single_env(env, config, wrappers, "auto")
         until = monotonic() + FOR_WRAPPERS * seconds
         findings += map(_of_env, [*starts_alike(make, single, until), *wrapper_findings(single, until)])
     except EnvError as error:

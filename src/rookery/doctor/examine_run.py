@@ -69,7 +69,7 @@ WITHOUT_JUDGEMENT = ("obs-not-finite", "actions-without-effect", "actions-alike"
                      "model-random", "network-blind", "rewards-swapped", "reward-unexplained-by-obs",
                      "limit-before-reward", "obs-rounded", "mask-inverted", "rewards-merged",
                      "rewards-reordered", "rewards-lost", "steps-after-end", "ends-changed", "obs-merged",
-                     "mask-changed", "actions-changed", "starts-alike")  # fmt: skip
+                     "mask-changed", "actions-changed", "starts-alike", "weights-without-gradient")  # fmt: skip
 """Rules whose findings count in a run that learns, too."""
 
 

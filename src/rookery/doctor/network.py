@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor
+from torch.autograd import grad as gradients_of
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
@@ -41,6 +42,9 @@ SAME, BLIND, TOLD_APART = 1e-3, 0.5, 0.1
 """Difference between features, in units of the largest one, that does not count; share of observations that share their
 features with another one, above which a network is blind; and largest such share of a standard network.
 """
+
+FEW_WEIGHTS, MOST_WEIGHTS = 0.1, 0.5
+"""Shares of a network's weights without a gradient for a note, and for a warning."""
 
 ACTIVATIONS = (functional.relu, torch.relu, torch.tanh, functional.elu, functional.silu, functional.gelu, torch.sigmoid)
 
@@ -81,7 +85,43 @@ def network_findings(name: str, policy: Policy, seen: Tree) -> list[Finding]:
         action, _ = policy.act(obs, deterministic=True, memory=memory)
     found = dead_units(name, layers.outputs)
     found += actions_saturated(name, policy, actions := action.cpu().numpy()) or action_constant(name, policy, actions)
+    found += weights_without_gradient(name, policy, obs)
     return [*(batch_findings(name, policy, obs) or network_blind(name, policy, obs)), *found]
+
+
+def weights_without_gradient(name: str, policy: Policy, obs: TensorTree) -> list[Finding]:
+    """Finds custom networks whose features do not depend on their weights in a way that gradients can follow.
+
+    Args:
+        name: Name of the policy.
+        policy: The policy; gradients are returned, and kept nowhere.
+        obs: Observations ``[N, ...]`` by path.
+    """
+    weights = {path: one for path, one in policy.trunk.named_parameters() if one.requires_grad}
+    if policy.model.module is None or policy.model.remembers or not weights:
+        return []
+    with torch.enable_grad():
+        features = policy.features(obs)
+        chance = torch.Generator("cpu").manual_seed(0)
+        scores = torch.randn(features.shape, dtype=torch.float32, device="cpu", generator=chance).to(features.device)
+        given: tuple[Tensor | None, ...] = (None,) * len(weights)
+        if features.requires_grad:
+            given = gradients_of((features * scores).sum(), list(weights.values()), allow_unused=True)
+    still = [path for path, one in zip(weights, given, strict=True) if one is None or not bool(one.any())]
+    count = sum(weights[path].numel() for path in still)
+    share = count / sum(one.numel() for one in weights.values())
+    if share < FEW_WEIGHTS:
+        return []
+    which = ", ".join(still[:4]) + (", ..." if len(still) > 4 else "")
+    return [
+        finding(
+            "weights-without-gradient",
+            f"{100 * share:.0f} % of the network's weights get no gradient from its features: {which}",
+            f"{count:,} weights, in {len(features)} observations of random play",
+            policy=name,
+            severity=None if share >= MOST_WEIGHTS else "note",
+        )
+    ]
 
 
 def network_blind(name: str, policy: Policy, obs: TensorTree) -> list[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -44,7 +44,7 @@ def chosen_play(env: VectorEnv, seeds: SeedPlan, choose: Callable[[Step], list[n
 
 
 def single_episode(env: Any, seed: int, choose: Callable[[Any, Any], Any]) -> Iterator[tuple[Any, ...]]:
-    """Yields an episode of a single environment of Gymnasium, without an adapter.
+    """Yields an episode of a single environment of Gymnasium, or of one with dicts by agent, without an adapter.
 
     Args:
         env: Throwaway environment.
@@ -55,11 +55,21 @@ def single_episode(env: Any, seed: int, choose: Callable[[Any, Any], Any]) -> It
         What `step` returns, first that of the reset: observation, 0, False, False, info.
     """
     obs, info = env.reset(seed=seed)
-    terminated = truncated = False
-    yield obs, 0.0, terminated, truncated, info
-    while not (terminated or truncated):
+    yield obs, 0.0, False, False, info
+    over = False
+    while not over:
         obs, reward, terminated, truncated, info = env.step(choose(obs, info))
+        over = is_over(obs, terminated, truncated)
         yield obs, reward, terminated, truncated, info
+
+
+def is_over(obs: Any, terminated: Any, truncated: Any) -> bool:
+    """Returns whether an episode is over: by its flags, or, where these are dicts, for all agents that observe."""
+    if not isinstance(terminated, Mapping):
+        return bool(terminated or truncated)
+    if terminated.get("__all__") or truncated.get("__all__"):
+        return True
+    return all(terminated.get(agent) or truncated.get(agent) for agent in obs)
 
 
 def played_copy(factory: Callable[[], Any], name: str) -> SerialEnv:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rookery.doctor.wrappers.record import USUAL, Call, Recorder
+from rookery.doctor.wrappers.record import USUAL, LevelCall, Recorder
 from rookery.report.finding import Finding
 from rookery.run.findings.catalog import finding
 
@@ -48,7 +48,7 @@ def _ignored(above: np.ndarray, below: np.ndarray) -> str:
     return f"ignores the action: always {np.array2string(below[0], precision=4, threshold=6)} reaches the level below"
 
 
-def _late(steps: Sequence[Call], above: np.ndarray, below: np.ndarray) -> str:
+def _late(steps: Sequence[LevelCall], above: np.ndarray, below: np.ndarray) -> str:
     """Returns in words that actions below are those of the step before, or an empty string."""
     begins = np.array([True, *(call.over for call in steps[:-1])])
     later = np.flatnonzero(~begins)

@@ -23,7 +23,7 @@ SHARE = 0.4
 
 
 def wrapper_findings(
-    make: Callable[[], Any] | None, until: float, policy: Policy | None = None, name: str = ""
+    make: Callable[[], Any] | None, until: float, policy: Policy | None = None, called: str = ""
 ) -> list[Finding]:
     """Returns the findings of the wrappers of an environment; none for environments of another style.
 
@@ -31,7 +31,7 @@ def wrapper_findings(
         make: Makes a single throwaway environment, wrapped; None if there are no single ones.
         until: Time of `time.monotonic` at which it ends.
         policy: The only policy of the run, whose behaviour is played, too; None without one.
-        name: Its name.
+        called: Its name.
     """
     now = time.monotonic()
     if make is None or now > until:
@@ -42,7 +42,7 @@ def wrapper_findings(
         if len(chance.levels) == 1:
             return []
         remembers = policy is not None and bool(policy.memory_size or policy.model.remembers)
-        found += recorded_findings(chance, name, remembers=remembers)
+        found += recorded_findings(chance, called, remembers=remembers)
         known = own_statistics(chance.env)  # they begin anew for each behaviour, so returns cannot be compared
         single = all(list(call.reward) == [ONE] for call in chance.levels[0] if not call.is_reset)
         if policy is not None and single and not known:

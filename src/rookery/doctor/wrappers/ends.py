@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rookery.doctor.wrappers.record import ALL, USUAL, Call, Recorder
+from rookery.doctor.wrappers.record import ALL, USUAL, LevelCall, Recorder
 from rookery.report.finding import Finding
 from rookery.run.findings.catalog import finding
 
@@ -12,7 +12,7 @@ FEWEST = 3
 """Fewest ends of a kind for a finding."""
 
 
-def late_steps(calls: Sequence[Call]) -> int:
+def late_steps(calls: Sequence[LevelCall]) -> int:
     """Returns the number of steps of a level that were taken after an end and before a reset."""
     count, over = 0, False
     for call in calls:
@@ -63,6 +63,6 @@ def ends_changed(recorder: Recorder) -> list[Finding]:
     return found[:1]
 
 
-def _flags(calls: Sequence[Call]) -> tuple[frozenset[str], frozenset[str]]:
+def _flags(calls: Sequence[LevelCall]) -> tuple[frozenset[str], frozenset[str]]:
     """Returns the agents that have terminated, and those that were truncated, in some calls."""
     return frozenset().union(*(one.terminated for one in calls)), frozenset().union(*(one.truncated for one in calls))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rookery.doctor.wrappers.record import USUAL, Call, Recorder
+from rookery.doctor.wrappers.record import USUAL, LevelCall, Recorder
 from rookery.report.finding import Finding
 from rookery.run.findings.catalog import finding
 
@@ -28,7 +28,7 @@ def rewards_lost(recorder: Recorder) -> list[Finding]:
     return found[:1]
 
 
-def exchanged(name: str, calls: Sequence[Call]) -> list[Finding]:
+def exchanged(name: str, calls: Sequence[LevelCall]) -> list[Finding]:
     """Finds rewards that agents get for each other."""
     steps = [
         (call.reward, call.steps_below[0].reward)
@@ -51,7 +51,7 @@ def exchanged(name: str, calls: Sequence[Call]) -> list[Finding]:
     ]
 
 
-def lost(name: str, calls: Sequence[Call]) -> list[Finding]:
+def lost(name: str, calls: Sequence[LevelCall]) -> list[Finding]:
     """Finds rewards that are lost or late, where others are passed on, but for a constant factor.
 
     Args:
@@ -89,7 +89,7 @@ def lost(name: str, calls: Sequence[Call]) -> list[Finding]:
     return [_found(f"{name} loses rewards: they are 0 above it", _which(steps, below, gone, paid))]
 
 
-def _which(steps: Sequence[Call], below: np.ndarray, gone: np.ndarray, paid: np.ndarray) -> str:
+def _which(steps: Sequence[LevelCall], below: np.ndarray, gone: np.ndarray, paid: np.ndarray) -> str:
     """Returns in words which rewards are lost."""
     over = np.array([call.over for call in steps])
     kept = paid & ~gone
@@ -103,7 +103,7 @@ def _which(steps: Sequence[Call], below: np.ndarray, gone: np.ndarray, paid: np.
     return count
 
 
-def _late(steps: Sequence[Call], above: np.ndarray, below: np.ndarray) -> str:
+def _late(steps: Sequence[LevelCall], above: np.ndarray, below: np.ndarray) -> str:
     """Returns in words that rewards are those of the step before; an empty string if they are not."""
     begins = np.array([True, *(call.over for call in steps[:-1])])
     later = np.flatnonzero(~begins)
@@ -115,7 +115,7 @@ def _late(steps: Sequence[Call], above: np.ndarray, below: np.ndarray) -> str:
     return f"in all of {len(later):,} steps after the first of an episode its reward is that of the step before"
 
 
-def _moved(name: str, steps: Sequence[Call], above: np.ndarray, below: np.ndarray, gone: int) -> list[Finding]:
+def _moved(name: str, steps: Sequence[LevelCall], above: np.ndarray, below: np.ndarray, gone: int) -> list[Finding]:
     """Finds rewards that are paid in other steps than below: nearly none where they are earned."""
     ends = np.flatnonzero([call.over for call in steps])
     if not len(ends):
@@ -136,6 +136,6 @@ def _found(line: str, *evidence: str, severity: str | None = None) -> Finding:
     return finding("rewards-lost", line, *evidence, severity="note" if severity == "note" else None)
 
 
-def _sum(calls: Sequence[Call]) -> float:
+def _sum(calls: Sequence[LevelCall]) -> float:
     """Returns the sum of the rewards of all agents in some calls."""
     return sum(value for call in calls for value in call.reward.values())

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from rookery.doctor.reward_fit import explained
-from rookery.doctor.wrappers.record import USUAL, Call, Recorder
+from rookery.doctor.wrappers.record import USUAL, LevelCall, Recorder
 from rookery.report.finding import Finding
 from rookery.run.findings.catalog import finding
 
@@ -61,7 +61,7 @@ def observation_findings(recorder: Recorder, policy: str, *, remembers: bool) ->
     return found
 
 
-def obs_late(name: str, pairs: Sequence[tuple[Call, Call]], policy: str) -> list[Finding]:
+def obs_late(name: str, pairs: Sequence[tuple[LevelCall, LevelCall]], policy: str) -> list[Finding]:
     """Finds a wrapper that returns the observation of the step before."""
     steps = [
         (one.key, other.key, before.key)
@@ -75,7 +75,7 @@ def obs_late(name: str, pairs: Sequence[tuple[Call, Call]], policy: str) -> list
                     policy=policy)]  # fmt: skip
 
 
-def scaled_by_itself(name: str, pairs: Sequence[tuple[Call, Call]], policy: str) -> list[Finding]:
+def scaled_by_itself(name: str, pairs: Sequence[tuple[LevelCall, LevelCall]], policy: str) -> list[Finding]:
     """Finds observations that are scaled by a statistic of their own, so that those of another level become equal."""
     rows = [(one.values, other.values) for one, other in pairs if one.values is not None and other.values is not None]
     if len(rows) < FEWEST or len({(len(one), len(other)) for one, other in rows}) > 1:
@@ -122,7 +122,7 @@ def _merged(above: np.ndarray, below: np.ndarray) -> str:
     return f"{counts[0]:,} different ones below become {counts[1]:,}"
 
 
-def mask_changed(name: str, pairs: Sequence[tuple[Call, Call]]) -> list[Finding]:
+def mask_changed(name: str, pairs: Sequence[tuple[LevelCall, LevelCall]]) -> list[Finding]:
     """Finds action masks that a wrapper loses, inverts, or passes on a step late."""
     agents = {agent for _, below in pairs for agent in below.masks}
     for agent in sorted(agents):
@@ -187,7 +187,7 @@ def information_lost(recorder: Recorder, policy: str) -> list[Finding]:
     return []
 
 
-def _steps(recorder: Recorder) -> list[tuple[Call, Call]]:
+def _steps(recorder: Recorder) -> list[tuple[LevelCall, LevelCall]]:
     """Returns each outermost call with the step that follows it in the same episode."""
     calls = recorder.levels[0]
     return [(one, other) for one, other in pairwise(calls) if not other.is_reset and not one.over]
@@ -197,7 +197,7 @@ def _view(recorder: Recorder, level: int) -> np.ndarray | None:
     """Returns the observations ``[N, elements]`` of a level before each step; None where they are not kept."""
     found = []
     for before, _ in _steps(recorder):
-        call: Call | None = before
+        call: LevelCall | None = before
         for _ in range(level):
             call = call.below[-1] if call is not None and call.below else None
         if call is None or call.values is None:

@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 
 from rookery.core.spaces.arrays import MASK
+from rookery.envs.random_play import is_over, single_episode
 
 EPISODES, MOST_STEPS, MOST_KEPT = 40, 3_000, 20_000_000
 """Most episodes and steps of a play, and bytes of observations after which no more of their values are kept."""
@@ -32,7 +33,7 @@ Choose = Callable[[Any, Mapping[str, Any]], Any]
 
 
 @dataclass
-class Call:
+class LevelCall:
     """A call of ``reset`` or ``step`` at one level.
 
     Attributes:
@@ -57,10 +58,10 @@ class Call:
     truncated: frozenset[str] = frozenset()
     over: bool = False
     masks: dict[str, bytes] = field(default_factory=dict)
-    below: list[Call] = field(default_factory=list)
+    below: list[LevelCall] = field(default_factory=list)
 
     @property
-    def steps_below(self) -> list[Call]:
+    def steps_below(self) -> list[LevelCall]:
         """Steps of the level below within this call."""
         return [one for one in self.below if not one.is_reset]
 
@@ -77,10 +78,10 @@ class Recorder:
     """
 
     def __init__(self, env: Any) -> None:
-        self.env, self._open, self._kept = env, list[Call](), 0
+        self.env, self._open, self._kept = env, list[LevelCall](), 0
         self.chain = [*chain_of(env)]
         self.names = [type(one).__name__ for one in self.chain]
-        self.levels: list[list[Call]] = [[] for _ in self.chain]
+        self.levels: list[list[LevelCall]] = [[] for _ in self.chain]
         for number, one in enumerate(self.chain):
             one.reset = self._recorded(number, one.reset, is_reset=True)
             one.step = self._recorded(number, one.step, is_reset=False)
@@ -90,7 +91,7 @@ class Recorder:
 
         def recorded(*given: Any, **named: Any) -> Any:
             first = named.get("seed") if is_reset else _numbers((*given, *named.values())[0])
-            call = Call(is_reset, first)
+            call = LevelCall(is_reset, first)
             if self._open:
                 self._open[-1].below.append(call)
             self._open.append(call)
@@ -104,7 +105,7 @@ class Recorder:
 
         return recorded
 
-    def _fill(self, call: Call, result: Any) -> None:
+    def _fill(self, call: LevelCall, result: Any) -> None:
         """Keeps what a call returns."""
         obs, info = result[0], result[-1]
         call.key, values = seen_of(obs)
@@ -114,16 +115,15 @@ class Recorder:
         if call.is_reset:
             return
         _, reward, terminated, truncated, _ = result
+        call.over = is_over(obs, terminated, truncated)
         if isinstance(reward, Mapping):
             call.reward = {str(agent): float(value) for agent, value in reward.items()}
             call.terminated, call.truncated = (
                 frozenset(str(agent) for agent, flag in flags.items() if flag and agent != ALL)
                 for flags in (terminated, truncated)
             )
-            gone = call.terminated | call.truncated
-            call.over = bool(terminated.get(ALL) or truncated.get(ALL)) or all(str(agent) in gone for agent in obs)
             return
-        call.reward, call.over = {ONE: float(reward)}, bool(terminated or truncated)
+        call.reward = {ONE: float(reward)}
         call.terminated, call.truncated = (frozenset((ONE,) if flag else ()) for flag in (terminated, truncated))
 
 
@@ -138,28 +138,22 @@ def chain_of(env: Any) -> Iterator[Any]:
             break
 
 
-def play_recorded(
-    make: Callable[[], Any], choose: Choose | None, until: float, episodes: int = EPISODES, steps: int = MOST_STEPS
-) -> Recorder:
+def play_recorded(make: Callable[[], Any], choose: Choose | None, until: float, most: int = EPISODES) -> Recorder:
     """Plays an environment, in equal episodes for all behaviours, and returns what has passed between its levels.
 
     Args:
         make: Makes a single throwaway environment, wrapped.
         choose: Chooses its actions; None = random ones.
         until: Time of `time.monotonic` at which it ends.
-        episodes: Number of episodes after which it ends.
-        steps: Number of steps after which it ends.
+        most: Number of episodes after which it ends.
     """
     env = make()
     try:
-        recorder, left = Recorder(env), steps
+        recorder, left = Recorder(env), MOST_STEPS
         choose = choose or random_choice(env)
-        for episode in range(episodes):
-            obs, info = env.reset(seed=episode)
-            over = False
-            while not over:
-                obs, *_, info = env.step(choose(obs, info))
-                over, left = recorder.levels[0][-1].over, left - 1
+        for episode in range(most):
+            for _ in single_episode(env, episode, choose):
+                left -= 1
                 if left <= 0 or time.monotonic() > until:
                     return recorder
         return recorder

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rookery.doctor.wrappers.record import USUAL, Call, Choose, Recorder, play_recorded
+from rookery.doctor.wrappers.record import USUAL, Choose, LevelCall, Recorder, play_recorded
 from rookery.policies.policy import Policy
 from rookery.report.finding import Finding
 from rookery.report.statistics import mean_interval
@@ -68,7 +68,7 @@ def pairs_of(name: str, recorder: Recorder) -> RewardPairs:
     return found
 
 
-def _innermost(call: Call, levels: int) -> float:
+def _innermost(call: LevelCall, levels: int) -> float:
     """Returns the sum of the rewards of the innermost environment within a step, some levels below it."""
     if not levels:
         return sum(call.reward.values())

@@ -123,6 +123,15 @@ RULES: dict[str, RuleText] = {
         ("a custom model draws random numbers in forward",),
         ("remove them, or draw them with torch.nn.Dropout, which is off when the policy acts",),
     ),
+    "weights-without-gradient": RuleText(
+        "warning",
+        "play",
+        "Weights of a custom network get no gradient from its features, so they stay as they were made: most of them "
+        "are a warning, some a note. Weights with `requires_grad=False` are meant to stay, and are left out.",
+        ("forward detaches a tensor, converts it to NumPy, or runs under torch.no_grad",
+         "a layer is made and not used in forward", "activations are 0 or saturated for all observations"),
+        ("remove detach, item, numpy and torch.no_grad from forward", "{at}.model.module=null"),
+    ),
     "network-blind": RuleText(
         "warning",
         "play",
