@@ -14,7 +14,7 @@
 
 enum Activation { NONE, TANH, RELU, ELU, SILU, GELU };
 enum LeafType { FLOATS, BYTES, CATEGORIES };
-enum { MAX_LEAVES = 64, MAX_LAYERS = 16, MAX_PARTS = 4, NARROW = 4, BLOCK = 96 };
+enum { MAX_LEAVES = 64, MAX_LAYERS = 16, MAX_PARTS = 4, NARROW = 4, BLOCK = STRIP_COUNT };
 
 // Of a category that there is not: what comes of it is not a number, which is noticed.
 static const int64_t NO_ROW = -1;
@@ -66,6 +66,7 @@ struct Layer {
 struct Scratch {
   float *pair_columns, *pair_inputs, *pair_gradients;  // [BLOCK, widest / 2], [BLOCK / 2, widest] twice
   float *row_tiles, *column_tiles;
+  float* strips;  // as `add_outer` takes it
 };
 
 struct Network {
@@ -152,10 +153,12 @@ static bool reserve_gradients(Network* net, int rows) {
 
 // Sees that so many threads have what they need; says how many have it.
 static int reserve_scratch(Network* net, int threads) {
-  bool pairs = false, tiles = false;
+  bool pairs = false, tiles = false, strips = false;
   for (int l = 0; l < net->num_layers; l++) {
-    pairs |= net->layer[l].pairs;
-    tiles |= net->layer[l].parts > 0;
+    const Layer& y = net->layer[l];
+    pairs |= y.pairs;
+    tiles |= y.parts > 0;
+    strips |= !y.parts && (y.inputs >= WORTH_STRIPS || y.outputs >= WORTH_STRIPS);
   }
   for (; net->num_scratch < threads && net->num_scratch < MOST_THREADS; net->num_scratch++) {
     Scratch& mine = net->scratch[net->num_scratch];
@@ -166,6 +169,7 @@ static int reserve_scratch(Network* net, int threads) {
     if (pairs && !mine.pair_gradients) mine.pair_gradients = new_floats(half);
     if (tiles && !mine.row_tiles) mine.row_tiles = new_floats(net->parts * (along > across ? along : across));
     if (tiles && !mine.column_tiles) mine.column_tiles = new_floats(net->parts * across);
+    if (strips && !mine.strips) mine.strips = new_floats(strips_room(net->widest));
     if (pairs && !(mine.pair_columns && mine.pair_inputs && mine.pair_gradients)) break;
     if (tiles && !(mine.row_tiles && mine.column_tiles)) break;
   }
@@ -246,6 +250,7 @@ static void free_network(Network* net) {
     free(one.pair_gradients);
     free(one.row_tiles);
     free(one.column_tiles);
+    free(one.strips);
   }
   free(net);
 }
@@ -727,8 +732,11 @@ static void add_weight_gradient(Network* net, int l, Outputs some, size_t at, si
   } else if (y.pairs) {
     pair_rows(x, y.input_stride, count, mine.pair_inputs);
     pair_rows(gradient, y.output_stride, count, mine.pair_gradients);
-    add_outers(y, some, mine.pair_inputs, mine.pair_gradients, (count + 1) / 2, fresh, add_outer<Pairs>);
-  } else add_outers(y, some, x, gradient, count, fresh, add_outer<Floats>);
+    add_outers(y, some, mine.pair_inputs, mine.pair_gradients, (count + 1) / 2, fresh,
+               [&](auto... matrices) { add_outer<Pairs>(matrices..., mine.strips); });
+  } else {
+    add_outers(y, some, x, gradient, count, fresh, [&](auto... matrices) { add_outer<Floats>(matrices..., mine.strips); });
+  }
   for (int j = some.from; j < some.to; j += LANES) {
     Vector sum = load(y.bias_sums + j);
     for (int i = 0; i < count; i++) sum += load(gradient + (size_t)i * y.output_stride + j);

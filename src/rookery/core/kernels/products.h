@@ -6,8 +6,6 @@
 #pragma once
 #include "vector.h"
 
-enum { DEPTH = 8192 / (TILE_VECTORS * LANES) };  // of a panel of 32 KB
-
 // A part of a row-major matrix: where it begins, its size in whole vectors, and how far its rows are apart.
 struct Square {
   size_t at;
@@ -66,10 +64,15 @@ INLINE void product_tile(const float* a, int a_stride, const float* panel, int d
 template <class Numbers, int VECTORS>
 static void product_panel(const float* a, int a_stride, const float* panel, int depth, const float* start,
                           int start_stride, float* c, int c_stride, int rows) {
-#define RUN(N, ROW)                                                                                                \
-  product_tile<Numbers, N, VECTORS>(a + (size_t)(ROW) * a_stride, a_stride, panel, depth,                                   \
-                           start ? start + (size_t)(ROW) * start_stride : nullptr, start_stride,                   \
-                           c + (size_t)(ROW) * c_stride, c_stride)
+  const float* next = panel + (size_t)depth * VECTORS * LANES;  // the cache is asked for it part by part
+  int part = times_in(depth * VECTORS * LANES, rows / TILE_ROWS + 1);
+#define RUN(N, ROW)                                                                                         \
+  {                                                                                                         \
+    for (const float* end = next + part; next < end; next += 16) __builtin_prefetch(next, 0, 2);            \
+    product_tile<Numbers, N, VECTORS>(a + (size_t)(ROW) * a_stride, a_stride, panel, depth,                 \
+                                      start ? start + (size_t)(ROW) * start_stride : nullptr, start_stride, \
+                                      c + (size_t)(ROW) * c_stride, c_stride);                              \
+  }
   FOR_TILES(rows, RUN);
 #undef RUN
 }
@@ -111,11 +114,13 @@ static void product(const float* a, int a_stride, const float* panels, int depth
 }
 
 // C[rows, columns] += P[count, rows]^T Q[count, columns], for ROWS rows and VECTORS vectors of columns; C is written over
-// if it is `fresh`.
+// if it is `fresh`. The tile below it comes next: its lines of the cache are asked for.
 template <class Numbers, int ROWS, int VECTORS>
 INLINE void outer_tile(const float* p, int p_stride, const float* q, int q_stride, int count, float* c, int c_stride,
                        bool fresh) {
   Vector sum[ROWS][VECTORS];
+  for (int i = 0; i < ROWS; i++)
+    for (int j = 0; j < VECTORS * LANES; j += 16) __builtin_prefetch(c + (size_t)(i + ROWS) * c_stride + j, 1);
   for (int i = 0; i < ROWS; i++)
     for (int j = 0; j < VECTORS; j++) sum[i][j] = fresh ? Vector{} : load(c + (size_t)i * c_stride + j * LANES);
   for (int k = 0; k < count; k++) {
@@ -139,15 +144,54 @@ static void outer_panel(const float* p, int p_stride, const float* q, int q_stri
 #undef RUN
 }
 
-// C[rows, columns] += P[count, rows]^T Q[count, columns]; `columns` is padded. C is written over if it is `fresh`.
+// Room for the strips of P and a panel of Q of `add_outer`, of at most STRIP_COUNT numbers in a sum, in floats.
+enum { STRIP_COUNT = 96, WORTH_STRIPS = 128 };
+INLINE size_t strips_room(int rows) { return (size_t)STRIP_COUNT * (rows + TILE_ROWS + LANES + TILE_VECTORS * LANES); }
+
+// Copies columns of Q, so many vectors, as a panel: a cache that holds them holds few rows that lie far apart.
+template <int VECTORS>
+INLINE void copy_panel(const float* q, int q_stride, int count, float* panel) {
+  for (int k = 0; k < count; k++)
+    for (int j = 0; j < VECTORS; j++)
+      store(panel + (size_t)(k * VECTORS + j) * LANES, load(q + (size_t)k * q_stride + j * LANES));
+}
+
+// Copies P as strips of TILE_ROWS columns each, one behind the other.
+INLINE void copy_strips(const float* p, int p_stride, int count, int rows, float* strips) {
+  for (int row = 0; row < rows; row += TILE_ROWS, strips += (size_t)count * TILE_ROWS) {
+    int width = rows - row < TILE_ROWS ? rows - row : TILE_ROWS;
+    for (int k = 0; k < count; k++)
+      if (width == TILE_ROWS) memcpy(strips + k * TILE_ROWS, p + (size_t)k * p_stride + row, TILE_ROWS * sizeof(float));
+      else memcpy(strips + k * TILE_ROWS, p + (size_t)k * p_stride + row, (size_t)width * sizeof(float));
+  }
+}
+
+template <class Numbers, int VECTORS>
+static void outer_strips(const float* strips, const float* panel, int count, float* c, int c_stride, int rows, bool fresh) {
+#define RUN(N, ROW)                                                                                              \
+  outer_tile<Numbers, N, VECTORS>(strips + (size_t)(ROW) * count, TILE_ROWS, panel, VECTORS * LANES, count,      \
+                                  c + (size_t)(ROW) * c_stride, c_stride, fresh)
+  FOR_TILES(rows, RUN);
+#undef RUN
+}
+
+// C[rows, columns] += P[count, rows]^T Q[count, columns]; `columns` is padded. C is written over if it is `fresh`. With
+// `room` (see `strips_room`), P and Q are copied first where that saves more than it costs; no bit depends on it.
 template <class Numbers = Floats>
 static void add_outer(const float* p, int p_stride, const float* q, int q_stride, int count, float* c, int c_stride,
-                      int rows, int columns, bool fresh = false) {
+                      int rows, int columns, bool fresh = false, float* room = nullptr) {
+  bool copied = room && rows >= WORTH_STRIPS && count <= STRIP_COUNT;
+  float *panel = room, *strips = room ? room + STRIP_COUNT * TILE_VECTORS * LANES : nullptr;
+  if (copied) copy_strips(p, p_stride, count, rows, strips);
   for (int column = 0; column < columns;) {
     int left = (columns - column) / LANES, vectors = left < TILE_VECTORS ? left : TILE_VECTORS;
     const float* from = q + column;
     float* to = c + column;
-#define RUN(VECTORS) outer_panel<Numbers, VECTORS>(p, p_stride, from, q_stride, count, to, c_stride, rows, fresh)
+#define RUN(VECTORS)                                                                                  \
+  if (copied) {                                                                                       \
+    copy_panel<VECTORS>(from, q_stride, count, panel);                                                \
+    outer_strips<Numbers, VECTORS>(strips, panel, count, to, c_stride, rows, fresh);                  \
+  } else outer_panel<Numbers, VECTORS>(p, p_stride, from, q_stride, count, to, c_stride, rows, fresh)
     FOR_VECTORS(vectors, RUN);
 #undef RUN
     column += vectors * LANES;

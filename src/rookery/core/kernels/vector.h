@@ -9,15 +9,16 @@
 #include <immintrin.h>
 #endif
 
-// TILE_ROWS x TILE_VECTORS sums stay in registers while a product is formed (see products.h).
+// TILE_ROWS x TILE_VECTORS sums stay in registers while a product is formed, and DEPTH rows of a panel, of TILE_VECTORS
+// each, in the nearest cache (see products.h).
 #if defined(__AVX512F__)
-enum { LANES = 16, TILE_ROWS = 6, TILE_VECTORS = 4 };
+enum { LANES = 16, TILE_ROWS = 6, TILE_VECTORS = 4, DEPTH = 128 };
 #elif defined(__AVX2__)
-enum { LANES = 8, TILE_ROWS = 6, TILE_VECTORS = 2 };
+enum { LANES = 8, TILE_ROWS = 6, TILE_VECTORS = 2, DEPTH = 256 };
 #elif defined(__aarch64__)
-enum { LANES = 4, TILE_ROWS = 6, TILE_VECTORS = 4 };
+enum { LANES = 4, TILE_ROWS = 6, TILE_VECTORS = 4, DEPTH = 256 };
 #else
-enum { LANES = 4, TILE_ROWS = 4, TILE_VECTORS = 2 };
+enum { LANES = 4, TILE_ROWS = 4, TILE_VECTORS = 2, DEPTH = 512 };
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
@@ -86,6 +87,23 @@ INLINE void transpose(Vector* rows) {
       rows[i] = (Vector)_mm512_permutex2var_ps(a, (__m512i)upper, b);
       rows[i | width] = (Vector)_mm512_permutex2var_ps(a, (__m512i)lower, b);
     }
+  }
+#elif defined(__AVX2__)
+  for (int i = 0; i < 8; i += 2) {  // pairs of rows, then of pairs, then halves of registers
+    Vector low = (Vector)_mm256_unpacklo_ps((__m256)rows[i], (__m256)rows[i + 1]);
+    rows[i + 1] = (Vector)_mm256_unpackhi_ps((__m256)rows[i], (__m256)rows[i + 1]);
+    rows[i] = low;
+  }
+  __m256 quads[8];
+  for (int i = 0; i < 8; i += 4)
+    for (int j = 0; j < 2; j++) {
+      __m256d a = (__m256d)rows[i + j], b = (__m256d)rows[i + j + 2];
+      quads[i + 2 * j] = (__m256)_mm256_unpacklo_pd(a, b);
+      quads[i + 2 * j + 1] = (__m256)_mm256_unpackhi_pd(a, b);
+    }
+  for (int i = 0; i < 4; i++) {
+    rows[i] = (Vector)_mm256_permute2f128_ps(quads[i], quads[i + 4], 0x20);
+    rows[i + 4] = (Vector)_mm256_permute2f128_ps(quads[i], quads[i + 4], 0x31);
   }
 #else
   float from[LANES][LANES], to[LANES][LANES];
