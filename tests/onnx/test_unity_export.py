@@ -65,6 +65,7 @@ NETWORKS = {
     "resnet": (picture(3, 16, 18), MOVES, {"cnn": "resnet"}),
     "nature_leaky": (picture(3, 36, 38), MOVES, {"cnn": "nature_leaky"}),
     "small": (picture(14, 14, 3), CHOICE, {"cnn": "small"}),
+    "drq": (picture(16, 17, 3), MOVES, {"cnn": "drq"}),
     "simple": (picture(20, 24, 3), CHOICE, {"cnn": "simple", "cnn_features": 40}),
     "match3": (picture(4, 9, 8), BRANCHES, {"cnn": "match3"}),
     "flat": (picture(9, 8, 4), CHOICE, {"cnn": "flat"}),

@@ -54,6 +54,29 @@ def test_rewards_are_computed_for_single_goals_and_for_many(env):
     assert env.compute_terminated(many, goals, {}).tolist() == ends
 
 
+def test_a_dense_step_pays_minus_the_distance():
+    env = PointReach(dimensions=2, dense=True)
+    env.reset(seed=0)
+    env.state, env.goal = np.array([0.0, 0.0], np.float32), np.array([0.4, 0.2], np.float32)
+    _, reward, _, _, info = env.step(np.array([1.0, -1.0]))
+    assert reward == pytest.approx(-np.hypot(0.3, 0.3)) and info == {"is_success": False}
+
+
+def test_images_show_point_and_goal_in_a_channel_each():
+    env = PointReach(dimensions=2, pixels=9)
+    assert env.observation_space.shape == (9, 9, 2)
+    check_env(env, skip_render_check=True)
+    env.state, env.goal = np.array([0.0, 0.0], np.float32), np.array([8 / 9, 4 / 9], np.float32)
+    image = env._observed()
+    peaks = [np.unravel_index(image[..., channel].argmax(), (9, 9)) for channel in range(2)]
+    assert peaks == [(4, 4), (2, 8)] and image.max((0, 1)).tolist() == [255, 255]  # up and to the right
+    near = 255 * np.exp(-1 / (2 * 1.2**2))
+    assert image[4, 5, 0] == image[3, 4, 0] == round(near)
+    env.state = np.array([1 / 9, 0.0], np.float32)  # half a pixel
+    between = env._observed()[..., 0]
+    assert between[4, 4] == between[4, 5] < 255
+
+
 @pytest.mark.parametrize("make", [BitFlip, PointReach])
 def test_they_are_environments_of_gymnasium_with_images(make):
     check_env(make(), skip_render_check=True)
@@ -69,6 +92,8 @@ def test_they_are_environments_of_gymnasium_with_images(make):
         lambda: PointReach(radius=0.0),
         lambda: PointReach(speed=2.0),
         lambda: PointReach(dimensions=0),
+        lambda: PointReach(pixels=24),
+        lambda: PointReach(dimensions=2, pixels=2),
         lambda: BitFlip(render_mode="human"),
     ],
 )

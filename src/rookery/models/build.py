@@ -107,17 +107,19 @@ class ModelConfig(Settings):
     log_std_init: Annotated[float, Interval(ge=-20, le=2)] = 0.0
     """Initial log standard deviation of continuous actions; bounded actions are scaled to [-1, 1]."""
 
-    cnn: Literal["auto", "nature", "impala", "small", "simple", "nature_leaky", "resnet", "match3", "flat"] = "auto"
+    cnn: Literal["auto", "nature", "impala", "small", "drq", "simple", "nature_leaky", "resnet", "match3", "flat"] = (
+        "auto"
+    )
     """Network for images: ``nature`` (Mnih et al. 2015), ``impala`` (residual, Espeholt et al. 2018), ``small`` for
-    grid worlds, or one of ML-Agents' (two convolutions, its forms of the first two, two for boards, or none); ``auto``
-    = nature from 36 pixels on, small below.
+    grid worlds, ``drq`` (DrQ-v2, Yarats et al. 2021), or one of ML-Agents' (two convolutions, its forms of the first
+    two, two for boards, or none); ``auto`` = nature from 36 pixels on, small below.
     """
 
     cnn_width: Few = 1
     """Factor on the number of filters of the image network."""
 
     cnn_features: Width | None = None
-    """Features per image; none = 512 (nature), 256 (impala) or 128 (the others)."""
+    """Features per image; none = 512 (nature), 256 (impala), 50 (drq) or 128 (the others)."""
 
     categorical_images: Annotated[tuple[Label, ...] | None, FormerName("codes")] = None
     """Paths of uint8 images whose values are categories from 0 to 31 (objects, colours, states) instead of brightness;
@@ -440,6 +442,21 @@ class Encoder(nn.Module):
             x = functional.linear(x, weight, bias)
             x = activation(x if norm is None else functional.layer_norm(x, *norm))
         return x
+
+    def take_convolutions(self, images: nn.ModuleList) -> None:
+        """Replaces the convolutions on images by those of an encoder with the same settings."""
+        for mine, other in zip(self.images, images, strict=True):
+            mine.embedding, mine.convolutions = other.embedding, other.convolutions
+
+    def with_maps(self, obs: TensorTree) -> TensorTree:
+        """Returns observations in which the images are `Maps`, which `forward` and networks that share the convolutions
+        take in their place.
+        """
+        seen: dict[str, Any] = dict(obs)
+        for path, image in zip(self.image_paths, self.images, strict=True):
+            assert isinstance(image, ImageEncoder)
+            seen[path] = image.maps(seen[path])
+        return seen
 
     def _first_features(self, obs: TensorTree) -> Tensor:
         """Returns the first layer's output for several concatenated leaves; without layers, these are the features."""

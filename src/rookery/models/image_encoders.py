@@ -1,5 +1,5 @@
-"""Image networks: Mnih et al. 2015 (*Nature*), the residual one of Espeholt et al. 2018 (IMPALA), a small one, and
-those of ML-Agents.
+"""Image networks: Mnih et al. 2015 (*Nature*), the residual one of Espeholt et al. 2018 (IMPALA), that of DrQ-v2
+(Yarats et al. 2021), a small one, and those of ML-Agents.
 
 They are fast on a CPU, with equal results, because: activations use the ``channels_last`` memory format; a strided
 convolution reads several columns as one with more channels; uint8 pixels become floats in one pass, because their scale
@@ -9,7 +9,8 @@ fast on recent CPUs. Weights, gradients of weights, features, acting and targets
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -23,18 +24,27 @@ from rookery.models.layers import HIDDEN_GAIN, convolution, linear, normal
 
 SMALLEST_NATURE = 36  # pixels: the shortest side for which the three layers of the Nature network output one pixel
 NATURE_LAYERS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # filters, kernel, stride
+DRQ_LAYERS = ((32, 3, 2), (32, 3, 1), (32, 3, 1), (32, 3, 1))
 SIMPLE_LAYERS = ((16, 8, 4), (32, 4, 2))
 MATCH3_LAYERS = ((35, 3, 1), (144, 3, 1))
 FIXED_LAYERS = {
     "nature": NATURE_LAYERS,
     "nature_leaky": NATURE_LAYERS,
+    "drq": DRQ_LAYERS,
     "simple": SIMPLE_LAYERS,
     "match3": MATCH3_LAYERS,
     "flat": (),
 }
 """Layers of the networks that do not depend on the image size."""
 
-SMALLEST = {"nature": SMALLEST_NATURE, "nature_leaky": SMALLEST_NATURE, "simple": 20, "resnet": 15, "match3": 5}
+SMALLEST = {
+    "nature": SMALLEST_NATURE,
+    "nature_leaky": SMALLEST_NATURE,
+    "drq": 15,
+    "simple": 20,
+    "resnet": 15,
+    "match3": 5,
+}
 """Pixels: the shortest side for which the layers of these networks output one pixel."""
 
 LEAKY = 0.01
@@ -48,6 +58,7 @@ FEATURES = {
     "nature": 512,
     "impala": 256,
     "small": 128,
+    "drq": 50,
     "simple": 128,
     "nature_leaky": 128,
     "resnet": 128,
@@ -56,6 +67,9 @@ FEATURES = {
 }
 RESIDUAL = ("impala", "resnet")
 """Residual networks: that of the paper, and ML-Agents' form of it, with unpadded max pooling and swish."""
+
+NORMALIZED = ("drq",)
+"""Networks whose features are normalized (LayerNorm) and pass through tanh, instead of a ReLU."""
 
 NUM_CODES = 32
 """Number of categories of a categorical image, from 0 on; greater values count as the greatest category."""
@@ -290,8 +304,24 @@ class CodeEmbedding(nn.Module):
         return cells.view(*codes.shape[:3], CODE_SIZE).permute(0, 3, 1, 2)
 
 
+@dataclass(frozen=True)
+class Maps:
+    """Images of which the convolutions are already computed. It replaces a tensor in a `TensorTree`, and image networks
+    accept it.
+
+    Attributes:
+        values: ``[N, numbers]`` float32, the flattened maps.
+    """
+
+    values: Tensor
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
 class ImageEncoder(nn.Module):
-    """Convolutional network and one linear layer with a ReLU: 512 features (nature), 256 (impala) or 128 (the others).
+    """Convolutional network and one linear layer with a ReLU: 512 features (nature), 256 (impala) or 128 (the
+    others); of ``drq`` 50, with LayerNorm and tanh instead.
 
     Args:
         leaf: Layout of the image; its `scale` divides the pixels.
@@ -350,19 +380,31 @@ class ImageEncoder(nn.Module):
                 height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
             channels = plan[-1][0] if plan else channels
         self.linear = linear(channels * height * width, self.num_features, gain=HIDDEN_GAIN, generator=generator)
+        is_normalized = network in NORMALIZED
+        self.norm = nn.LayerNorm(self.num_features, dtype=torch.float32, device="cpu") if is_normalized else None
         first = self.convolutions[0] if isinstance(self.convolutions, PlainStack) and len(self.convolutions) else None
         joined = isinstance(first, nn.Conv2d) and joins(first, layout[2]) and first.stride[1] in WORDS
         self._joined = first.stride[1] if isinstance(first, nn.Conv2d) and joined else 0
 
-    def forward(self, image: Tensor | Stacked) -> Tensor:
-        """Returns float32 features ``[N, F]`` of images ``[N, ...]`` in the leaf's layout, tensors or `Stacked`."""
+    def forward(self, image: Tensor | Stacked | Maps) -> Tensor:
+        """Returns float32 features ``[N, F]`` of images ``[N, ...]`` in the leaf's layout."""
+        if isinstance(image, Maps):
+            return self._features(image.values)
+        return self._at_precision(image, lambda image, dtype: self._features(self._maps(image, dtype)))
+
+    def maps(self, image: Tensor | Stacked | Maps) -> Maps:
+        """Computes the convolutions alone, which several networks may share."""
+        return image if isinstance(image, Maps) else Maps(self._at_precision(image, self._maps))
+
+    def _at_precision(self, image: Tensor | Stacked, compute: Callable[[Tensor, torch.dtype], Tensor]) -> Tensor:
+        """Computes a function of images and the type of its products; returns float32."""
         image = image.tensor() if isinstance(image, Stacked) else image
         if self.learns_in_bfloat16 and self.linear.weight.requires_grad and torch.is_grad_enabled():
             with torch.autocast(image.device.type, torch.bfloat16, cache_enabled=False):  # each weight is used once
-                return self._features(image, torch.bfloat16).float()
-        return self._features(image, torch.float32)
+                return compute(image, torch.bfloat16).float()
+        return compute(image, torch.float32)
 
-    def _features(self, image: Tensor, dtype: torch.dtype) -> Tensor:
+    def _maps(self, image: Tensor, dtype: torch.dtype) -> Tensor:
         if self.embedding is not None:
             x = self.embedding(image if self.channels_last else image.permute(0, 2, 3, 1))
         elif self.channels_last:
@@ -371,4 +413,9 @@ class ImageEncoder(nn.Module):
             x = joined_bytes(image, self._joined).to(dtype)
         else:  # plane by plane: twice as fast as a copy in the other order
             x = torch.stack(image.unbind(1), -1).to(dtype).permute(0, 3, 1, 2)
-        return leaky_relu(self.linear(self.convolutions(x, self.scale).flatten(1)), self.slope)
+        maps: Tensor = self.convolutions(x, self.scale)
+        return maps.flatten(1)
+
+    def _features(self, maps: Tensor) -> Tensor:
+        x = self.linear(maps)
+        return leaky_relu(x, self.slope) if self.norm is None else torch.tanh_(self.norm(x))

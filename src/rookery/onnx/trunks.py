@@ -200,7 +200,10 @@ def image_features(graph: Graph, encoder: ImageEncoder, seen: ObsValue) -> str:
         x, scale = _looked_up(graph, encoder.embedding, seen, encoder.channels_last), 1.0
     x = _maps(graph, encoder.convolutions, x, scale)
     x = graph.reshape(x, -1, encoder.linear.in_features)
-    return _rectified(graph, graph.linear(x, encoder.linear.weight, encoder.linear.bias), encoder.slope)
+    x = graph.linear(x, encoder.linear.weight, encoder.linear.bias)
+    if encoder.norm is not None:
+        return graph.activation("tanh", _norm(graph, encoder.norm, x))
+    return _rectified(graph, x, encoder.slope)
 
 
 def _rectified(graph: Graph, x: str, slope: float) -> str:

@@ -25,12 +25,14 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.settings.reach import Count, FewFromZero
+from rookery.core.spaces.arrays import SMALLEST_IMAGE
 from rookery.envs.adapters.batched import check_least, check_render_mode
 
-Goals = dict[str, np.ndarray]
+SPOT = 1.2
+"""Standard deviation of a spot in an image, in pixels."""
 
 
-class GoalTask(gymnasium.Env[Goals, Any], ABC):
+class GoalTask(gymnasium.Env[Any, Any], ABC):
     """Base of tasks with goals.
 
     Attributes:
@@ -53,7 +55,7 @@ class GoalTask(gymnasium.Env[Goals, Any], ABC):
         self.max_steps, self.render_mode = int(max_steps), render_mode
         self._steps = 0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Goals, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts an episode: draws a start and a goal that is not reached there."""
         super().reset(seed=seed)
         self._steps = 0
@@ -62,7 +64,7 @@ class GoalTask(gymnasium.Env[Goals, Any], ABC):
             if not self.reached(self.state, self.goal):
                 return self._observed(), {"is_success": False}
 
-    def step(self, action: Any) -> tuple[Goals, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Plays a step; returns the observation, -1 or 0, two ends, and whether the goal is reached."""
         self._move(action)
         self._steps += 1
@@ -92,7 +94,7 @@ class GoalTask(gymnasium.Env[Goals, Any], ABC):
     def _move(self, action: Any) -> None:
         """Changes the state by an action."""
 
-    def _observed(self) -> Goals:
+    def _observed(self) -> Any:
         return {"observation": self.state.copy(), "achieved_goal": self.state.copy(), "desired_goal": self.goal.copy()}
 
 
@@ -147,6 +149,8 @@ class PointReach(GoalTask):
         dimensions: Number of axes.
         speed: Largest move along an axis.
         radius: Distance from the goal at which it is reached.
+        dense: Whether a step pays minus the distance from the goal.
+        pixels: Side of the image that is observed; 0 = numbers are.
     """
 
     def __init__(
@@ -155,6 +159,8 @@ class PointReach(GoalTask):
         speed: float = 0.1,
         radius: float = 0.1,
         max_steps: Count = 50,
+        dense: bool = False,
+        pixels: FewFromZero = 0,
         render_mode: str | None = None,
     ) -> None:
         """Creates the task.
@@ -164,6 +170,9 @@ class PointReach(GoalTask):
             speed: Largest move along an axis in a step, above 0.
             radius: Distance at which the goal is reached, above 0.
             max_steps: Number of steps after which an episode is truncated.
+            dense: Whether a step pays minus the distance from the goal, instead of -1 or 0.
+            pixels: Side of the image that is observed instead of numbers, for two dimensions; 0 = none. An image
+                ``[pixels, pixels, 2]`` uint8 has a channel each for the point and the goal, both soft spots.
             render_mode: ``"rgb_array"`` or None.
 
         Raises:
@@ -176,16 +185,38 @@ class PointReach(GoalTask):
         super().__init__(spaces.Box(-1.0, 1.0, (int(dimensions),), np.float32), max_steps, render_mode)
         self.dimensions, self.speed, self.radius = int(dimensions), float(speed), float(radius)
         self.action_space: Any = spaces.Box(-1.0, 1.0, (self.dimensions,), np.float32)
+        self.dense, self.pixels = bool(dense), int(pixels)
+        if self.pixels:
+            if self.dimensions != 2 or self.pixels < SMALLEST_IMAGE:
+                raise ValueError(
+                    f"PointReach: images of {self.pixels} pixels show {self.dimensions} dimensions; pass dimensions=2 "
+                    f"and at least {SMALLEST_IMAGE} pixels"
+                )
+            self.observation_space = spaces.Box(0, 255, (self.pixels, self.pixels, 2), np.uint8)
 
     def reached(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
         """Returns whether points are closer than the radius."""
         return np.asarray(np.linalg.norm(achieved - desired, axis=-1) < self.radius)
+
+    def compute_reward(self, achieved_goal: np.ndarray, desired_goal: np.ndarray, info: Any) -> np.ndarray:
+        """Returns minus the distances if `dense`, else as `GoalTask.compute_reward`."""
+        if not self.dense:
+            return super().compute_reward(achieved_goal, desired_goal, info)
+        return np.negative(np.linalg.norm(achieved_goal - desired_goal, axis=-1))
 
     def render(self) -> np.ndarray:
         """Returns an image ``[height, width, 3]`` uint8: point and goal, seen along the last axes."""
         from rookery.tasks import drawing
 
         return drawing.draw_points(np.stack((self.state, self.goal)), self.radius, self._steps, self.max_steps)
+
+    def _observed(self) -> Any:
+        if not self.pixels:
+            return super()._observed()
+        axis = np.arange(self.pixels, dtype=np.float32) - (self.pixels - 1) / 2
+        centre = np.stack((self.state, self.goal)) * (self.pixels / 2)  # [2, 2] x and y, in pixels from the middle
+        row, column = (np.exp(-(((axis - middle) / SPOT) ** 2) / 2) for middle in (-centre[:, 1:], centre[:, :1]))
+        return np.rint(255 * np.einsum("sr,sc->rcs", row, column)).astype(np.uint8)
 
     def _draw(self) -> np.ndarray:
         return self.np_random.uniform(-1.0, 1.0, self.dimensions).astype(np.float32)

@@ -30,7 +30,7 @@ from rookery.core.settings.fields import Fraction, PositiveFloat, Settings, Stru
 from rookery.core.settings.reach import CountFromZero, Few, Layers
 from rookery.core.spaces.arrays import MASK
 from rookery.core.state import Stateful
-from rookery.models.build import CRITIC_ACTION, ModelConfig, build_body, build_critic_trunk, build_trunk
+from rookery.models.build import CRITIC_ACTION, Encoder, ModelConfig, build_body, build_critic_trunk, build_trunk
 from rookery.models.distributions import Behavior
 from rookery.models.heads import VALUE_GAIN
 from rookery.models.layers import ACTIVATIONS, HIDDEN_GAIN, linear
@@ -463,19 +463,38 @@ class Critic(nn.Module):
 class Critics(nn.Module):
     """Several independent critics.
 
-    Arguments as of `Critic`.
+    Arguments as of `Critic`; with `shares_images` all have the convolutions of the first.
     """
 
-    def __init__(self, policy: Policy, cfg: CriticConfig, model: ModelConfig, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        cfg: CriticConfig,
+        model: ModelConfig,
+        generator: torch.Generator,
+        *,
+        shares_images: bool = False,
+    ) -> None:
         super().__init__()
         self.model = model = cfg.network(model)
         self.takes_action = policy.action_spec.num_numbers > 0
         self._both = self.takes_action and bool(policy.action_spec.sizes)
         self.networks = nn.ModuleList(Critic(policy, cfg, model, generator) for _ in range(cfg.number))
+        self.shares_images = shares_images
+        if shares_images:
+            share_convolutions(policy.name, [critic.trunk for critic in self.networks if isinstance(critic, Critic)])
         self.to(device_of(policy))
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """Encoder whose convolutions all share; None = each network has its own."""
+        first = self.networks[0].trunk if self.shares_images else None
+        return first if isinstance(first, Encoder) else None
 
     def forward(self, batch: StateAction) -> Tensor:
         """Computes the output of each network, ``[K, N]`` or ``[K, N, ...]``."""
+        if (encoder := self.encoder) is not None:
+            batch = replace(batch, obs=encoder.with_maps(batch.obs))
         return torch.stack([network(batch) for network in self.networks])
 
     def structure(self) -> Structure:
@@ -492,6 +511,27 @@ class Critics(nn.Module):
             rounds=True,
             obstacle=why,
         )
+
+
+def share_convolutions(name: str, trunks: Sequence[nn.Module]) -> None:
+    """Gives all trunks the convolutions of the first.
+
+    Args:
+        name: The policy's name.
+        trunks: Trunks of equal settings.
+
+    Raises:
+        ConfigError: If they are not the built-in networks for images.
+    """
+    first = trunks[0]
+    if type(first) is not Encoder or not first.image_paths:
+        raise ConfigError(
+            f"policies.{name}.shared_encoder = True needs images in the observations, and built-in networks: leave it "
+            "out, or leave out model.module, model.goals, critic.dropout and critic.norm = batch"
+        )
+    for trunk in trunks[1:]:
+        assert isinstance(trunk, Encoder)
+        trunk.take_convolutions(first.images)
 
 
 def behavior_of(policy: Policy, obs: TensorTree, recurrent: RecurrentInput | None = None) -> Behavior:
@@ -597,6 +637,7 @@ class CriticLearner(Stateful):
         model: Settings of networks.
         adam_eps: Added to Adam's denominator.
         generator: Draws the weights.
+        shares_images: Whether all critics have the same convolutions on images.
 
     Attributes:
         net: The critics that learn.
@@ -609,7 +650,14 @@ class CriticLearner(Stateful):
     fixed = ("cfg", "detached", "forward", "target_forward", "detached_forward", "_target_data")
 
     def __init__(
-        self, policy: Policy, cfg: CriticConfig, model: ModelConfig, *, adam_eps: float, generator: torch.Generator
+        self,
+        policy: Policy,
+        cfg: CriticConfig,
+        model: ModelConfig,
+        *,
+        adam_eps: float,
+        generator: torch.Generator,
+        shares_images: bool = False,
     ) -> None:
         if cfg.quantiles is not None and cfg.drop >= cfg.quantiles:
             raise ConfigError(
@@ -627,7 +675,7 @@ class CriticLearner(Stateful):
                 "with a memory: leave it out, or set norm = layer"
             )
         self.cfg = cfg
-        self.net = Critics(policy, cfg, model, generator)
+        self.net = Critics(policy, cfg, model, generator, shares_images=shares_images)
         self.target: Critics | None = None
         self._target_data: Tensor | None = None
         if cfg.norm != "batch":

@@ -20,7 +20,6 @@ from rookery.algorithms.off_policy.critics import (
     CriticConfig,
     CriticLearner,
     Critics,
-    CriticSettings,
     PolicyNetwork,
     StateAction,
     actor_structure,
@@ -29,6 +28,7 @@ from rookery.algorithms.off_policy.critics import (
     rename_grad_norm,
     target_copy,
 )
+from rookery.algorithms.off_policy.drq import DrQ, DrQSettings
 from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import TensorTree, Transitions
 from rookery.core.flat import flatten
@@ -48,7 +48,7 @@ from rookery.replay.replay import Replay
 
 
 @dataclass(frozen=True)
-class DDPGConfig(AlgorithmConfig, CriticSettings):
+class DDPGConfig(AlgorithmConfig, DrQSettings):
     """Settings of DDPG. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.off_policy.ddpg:DDPG"
@@ -104,7 +104,7 @@ class DDPG(Algorithm[DDPGConfig]):
     """Learns critics and an actor from replay: `learn` is the inner loop of Algorithm 1."""
 
     saved = ("critics", "actor_target", "actor_optimizer", "rng", "replay", "signals")
-    fixed = ("actor", "target_forward", "_actor_target_data")
+    fixed = ("actor", "target_forward", "drq", "_actor_target_data")
     replay: Replay
 
     def __init__(self, policy: Policy, cfg: DDPGConfig, streams: Streams, name: str) -> None:
@@ -112,7 +112,9 @@ class DDPG(Algorithm[DDPGConfig]):
         self.replay = Replay(policy, cfg, streams, name)
         self.signals = add_signals(self, cfg.signals)
         generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
-        self.critics = CriticLearner(policy, cfg.critic, cfg.model, adam_eps=cfg.adam_eps, generator=generator)
+        shared: dict[str, Any] = {"adam_eps": cfg.adam_eps, "shares_images": cfg.shared_encoder}
+        self.critics = CriticLearner(policy, cfg.critic, cfg.model, generator=generator, **shared)
+        self.drq = DrQ(policy, self.critics, cfg)
         self.actor_target, self._actor_target_data = target_copy(policy)
         self.actor_optimizer = Adam(flatten([policy]), betas=(0.9, 0.999), eps=cfg.adam_eps)
         self.actor: Forward[Any] = attach(DDPGActor(policy, self.critics.detached_forward))
@@ -138,6 +140,7 @@ class DDPG(Algorithm[DDPGConfig]):
 
     def learn_rows(self, rows: Transitions, cfg: DDPGConfig) -> Metrics:
         """Makes one gradient step each of critics and actor."""
+        rows = self.drq.augmented(rows, self.rng)
         return self.learn_critics(rows, cfg) | self.learn_actor(rows, cfg)
 
     def explore(self) -> None:
@@ -152,6 +155,7 @@ class DDPG(Algorithm[DDPGConfig]):
 
     def learn_critics(self, rows: Transitions, cfg: DDPGConfig) -> Metrics:
         """Makes a gradient step towards the value of the target actor's next actions."""
+        rows = self.drq.with_next_maps(rows)
         return self.critics.learn(Experience.of(rows), self.next_action(rows.next_obs), None, cfg)
 
     @torch.no_grad()
@@ -162,7 +166,7 @@ class DDPG(Algorithm[DDPGConfig]):
 
     def learn_actor(self, rows: Transitions, cfg: DDPGConfig) -> Metrics:
         """Makes a gradient step towards higher values of the actor's actions."""
-        step = at_rate(cfg, cfg.actor_lr)
+        rows, step = self.drq.with_maps(rows), at_rate(cfg, cfg.actor_lr)
         return rename_grad_norm("actor", gradient_step(self.actor, actor_loss, rows, self.actor_optimizer, step))
 
     def track_targets(self, cfg: DDPGConfig) -> None:

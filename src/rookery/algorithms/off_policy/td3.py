@@ -59,6 +59,7 @@ class TD3(DDPG):
 
     def learn_rows(self, rows: Transitions, cfg: DDPGConfig) -> Metrics:
         """Makes one gradient step of the critics, and one of the actor in every `policy_delay`-th step."""
+        rows = self.drq.augmented(rows, self.rng)
         metrics = self.learn_critics(rows, cfg)
         is_due = (self.replay.gradient_steps + 1) % self.cfg.policy_delay == 0
         return metrics | self.learn_actor(rows, cfg) if is_due else metrics
