@@ -34,6 +34,7 @@ from rookery.core.process.interrupt import Interrupted
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Role, Streams
 from rookery.core.spaces.arrays import action_spec, obs_spec
+from rookery.native.critics import action_values
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayConfig
 from selection import slow, slow_except
@@ -123,6 +124,37 @@ def test_with_a_subset_for_targets_the_actor_follows_the_mean_of_all_critics():
     outputs = ActorOutputs(logp, q.detach(), lambda by_logp, by_q: by_q)
     (by_q,), _ = actor_gradient(outputs, batch, algorithm.cfg)
     torch.testing.assert_close(by_q, q.grad)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_target_critics_that_were_not_drawn_are_not_computed(native, monkeypatch):
+    model = {"hidden": (16, 16), "native": native}
+    algorithm = sac(critic={"number": 5}, target_critics=2, model=model)
+    targets = algorithm.critics.target.networks
+    pair = StateAction(transitions().next_obs, torch.rand(len(transitions().action), 2))
+    with torch.no_grad():
+        wanted = algorithm.critics.target(pair)[[3, 1]]
+        for number in (0, 2, 4):
+            for weight in targets[number].parameters():
+                weight.fill_(torch.nan)
+        found = action_values(algorithm.critics.target_forward, pair, [3, 1])
+    assert algorithm.critics.target_forward.on_kernels == native
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
+    monkeypatch.setattr(algorithm, "rng", Drawn(algorithm.rng, [3, 1]))
+    assert torch.isfinite(algorithm.learn_rows(transitions(), algorithm.now())["q_mean"]).all()
+
+
+class Drawn:
+    """A generator whose choices are given."""
+
+    def __init__(self, rng, chosen):
+        self.rng, self.chosen = rng, np.array(chosen)
+
+    def standard_normal(self, *args, **settings):
+        return self.rng.standard_normal(*args, **settings)
+
+    def choice(self, *args, **settings):
+        return self.chosen
 
 
 def test_actor_and_temperature_move_in_every_policy_delay_th_step():

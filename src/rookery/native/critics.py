@@ -21,18 +21,21 @@ from rookery.native.forward import Forward, NetworkKernels
 from rookery.native.networks import layout_of
 
 
-def action_values(critics: Forward[Any], pair: Any) -> Tensor:
+def action_values(critics: Forward[Any], pair: Any, chosen: Sequence[int] | None = None) -> Tensor:
     """Computes critics' values of actions, ``[K, N]`` or ``[K, N, ...]``; if the actions have a graph, gradients flow
     to them. On kernels they flow only to the actions.
 
     Args:
         critics: The critics.
         pair: Observations and actions, in the form of the critics' own modules.
+        chosen: Numbers of the critics, if values have no graph; None = all.
     """
     kernels = critics.kernels
     if kernels is None:
-        by_modules: Tensor = critics(pair)
+        by_modules: Tensor = critics(pair) if chosen is None else critics.net(pair, chosen)
         return by_modules
+    if chosen is not None:
+        return kernels.run_some(kernels.structure.inputs(pair), chosen)
     if torch.is_grad_enabled() and pair.action.requires_grad:
         values: Tensor = ActionValues.apply(pair.action, pair, kernels)  # type: ignore[no-untyped-call]
         return values

@@ -286,6 +286,11 @@ class NetworkKernels:
             self._place, self._count = place, parts[0].shape[0]
         return parts if place is None else [part.index_select(0, place) for part in parts]
 
+    def run_some(self, inputs: Inputs, chosen: Sequence[int]) -> Tensor:
+        """Computes the outputs of some of the stacked towers, ``[k, N, ...]``; no backward pass follows."""
+        some = [tower for tower in map(self.towers.__getitem__, chosen) if isinstance(tower, NativeTrunk)]
+        return Networks(self.build, [tower.network for tower in some]).forward(some[0].read(inputs.obs), keep=False)
+
     def last(self, obs: TensorTree) -> Tensor:
         """Computes only the last head's output, for independent rows: values ``[N, ...]``."""
         assert self._last_trunk is not None

@@ -491,11 +491,12 @@ class Critics(nn.Module):
         first = self.networks[0].trunk if self.shares_images else None
         return first if isinstance(first, Encoder) else None
 
-    def forward(self, batch: StateAction) -> Tensor:
-        """Computes the output of each network, ``[K, N]`` or ``[K, N, ...]``."""
+    def forward(self, batch: StateAction, chosen: Sequence[int] | None = None) -> Tensor:
+        """Computes the output of each network, or of those of the numbers `chosen`, ``[K, N]`` or ``[K, N, ...]``."""
         if (encoder := self.encoder) is not None:
             batch = replace(batch, obs=encoder.with_maps(batch.obs))
-        return torch.stack([network(batch) for network in self.networks])
+        numbers = range(len(self.networks)) if chosen is None else chosen
+        return torch.stack([self.networks[number](batch) for number in numbers])
 
     def structure(self) -> Structure:
         """Declares what `forward` computes."""
@@ -712,11 +713,8 @@ class CriticLearner(Stateful):
             joint = JointBatch(obs, action, rows.reward, rows.discount, bonus, rows.weight)
             return self.improve(joint_critic_loss, joint, cfg)
         with torch.no_grad():
-            q = action_values(
-                self.target_forward, StateAction(rows.next_obs, next_action, recurrent=rows.next_recurrent)
-            )
-            if chosen is not None:
-                q = q[list(chosen)]
+            after = StateAction(rows.next_obs, next_action, recurrent=rows.next_recurrent)
+            q = action_values(self.target_forward, after, chosen)
             target = backup(q, rows.reward, rows.discount, bonus, self.cfg)
         return self.improve(
             critic_loss, CriticBatch(rows.obs, rows.action, target, rows.weight, recurrent=rows.recurrent), cfg
