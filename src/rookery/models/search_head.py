@@ -23,15 +23,15 @@ POLICY, VALUE = "improved_policy", "search_value"
 
 
 @dataclass(frozen=True)
-class SearchHead(HeadSpec):
-    """Spec of the head of a policy that plans.
+class SearchSpec:
+    """Numbers of a search.
 
     Attributes:
-        simulations: Simulations of each search.
-        considered_actions: Largest number of actions that are considered at the root.
+        simulations: Simulations of each search (n).
+        considered_actions: Largest number of actions that are sampled at the root (m).
         c_visit: Visits added to the largest number of visits in the scale of values.
-        c_scale: Scale of values for each visit.
-        low: Smallest return.
+        c_scale: Scale of values, as logits, for each visit.
+        low: Smallest return; values are used as fractions of the range from `low` to `high`.
         high: Largest return.
         discount: Discount from a player's decision to its next one.
     """
@@ -43,6 +43,11 @@ class SearchHead(HeadSpec):
     low: float
     high: float
     discount: float
+
+
+@dataclass(frozen=True)
+class SearchHead(SearchSpec, HeadSpec):
+    """Spec of the head of a policy that plans, with the numbers of its search."""
 
     def build(
         self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import ClassVar
 
 import numpy as np
@@ -14,13 +13,13 @@ from rookery.core.errors import ConfigError
 from rookery.core.spaces.arrays import Tree
 from rookery.envs.base import VectorBase, VectorEnv
 from rookery.envs.game_rules import GameRules
-from rookery.models.search_head import POLICY, VALUE, ObservationRows, PriorNetwork, SearchHead
+from rookery.models.search_head import POLICY, VALUE, ObservationRows, PriorNetwork, SearchHead, SearchSpec
 from rookery.native.forward import attach
 from rookery.policies.policy import Policy
 from rookery.rollout.noise import ActionNoise
 from rookery.rollout.slots import SlotStore, WorkerPolicy
 from rookery.rollout.storage import DecisionSlab
-from rookery.search.gumbel import SearchSpec, gumbel_noise, search
+from rookery.search.gumbel import gumbel_noise, search
 
 
 def rules_of(env: VectorEnv) -> GameRules | None:
@@ -63,7 +62,7 @@ class SearchingPolicy(WorkerPolicy):
         assert isinstance(head, SearchHead)
         self.env = env
         self.evaluations = 0
-        self.spec = SearchSpec(**asdict(head))
+        self.spec: SearchSpec = head
         self._forward = attach(PriorNetwork(policy.trunk, policy.head, policy.model), learns=False)
         self._device = device_of(policy)
 

@@ -8,37 +8,14 @@ among them. Below, actions are chosen such that visits follow the improved polic
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
 
 from rookery.envs.game_rules import GameRules
+from rookery.models.search_head import SearchSpec
 from rookery.search.tree import Evaluate, Trees
-
-
-@dataclass(frozen=True)
-class SearchSpec:
-    """Numbers of a search.
-
-    Attributes:
-        simulations: Simulations of each search (n).
-        considered_actions: Largest number of actions that are sampled at the root (m).
-        c_visit: Visits added to the largest number of visits in the scale of values.
-        c_scale: Scale of values, as logits, for each visit.
-        low: Smallest return; values are used as fractions of the range from `low` to `high`.
-        high: Largest return.
-        discount: Discount from a player's decision to its next one.
-    """
-
-    simulations: int
-    considered_actions: int
-    c_visit: float
-    c_scale: float
-    low: float
-    high: float
-    discount: float
 
 
 class Searched(NamedTuple):
