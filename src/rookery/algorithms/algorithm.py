@@ -189,10 +189,15 @@ class Algorithm(Stateful, Generic[ConfigT]):
 
     @property
     def demand(self) -> Demand:
-        """Experience required per update; for algorithms with `replay`, as set in `replay`."""
-        if self.replay is None:
+        """Experience required per update: that of `replay`; without it fragments of the setting `fragment_length`, and
+        `rollout_size` decisions if there is such a setting.
+        """
+        if self.replay is not None:
+            return self.replay.demand
+        length, size = (getattr(self.cfg, name, None) for name in ("fragment_length", "rollout_size"))
+        if length is None:
             raise NotImplementedError(f"{type(self).__name__} has no replay, and must say how much experience it wants")
-        return self.replay.demand
+        return Demand(length, size)
 
     def training_step(self, rollout: Rollout) -> Row:
         """Makes one update from one rollout; returns its metrics.
@@ -271,9 +276,9 @@ class Algorithm(Stateful, Generic[ConfigT]):
     @property
     def rows_per_step(self) -> int | None:
         """Decisions (or sequences) per gradient step, from which the number of threads follows; None = all of an
-        update. With `replay` it is the batch size.
+        update. With `replay` it is the batch size, otherwise the setting `minibatch_size`, if there is one.
         """
-        return None if self.replay is None else self.replay.cfg.batch_size
+        return getattr(self.cfg, "minibatch_size", None) if self.replay is None else self.replay.cfg.batch_size
 
     @property
     def on_kernels(self) -> bool:

@@ -13,7 +13,8 @@ from annotated_types import Gt, Le
 from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.core.batch import Demand, Rollout, TensorTree, flat, rows_of
+from rookery.algorithms.capabilities import Capabilities
+from rookery.core.batch import Rollout, TensorTree, flat, rows_of
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Means, Metrics
 from rookery.core.seeding import Streams
@@ -98,11 +99,6 @@ class Bandit(Algorithm[BanditT]):
         """Metrics of the updates since the last `summary`."""
         self.explore()
 
-    @property
-    def demand(self) -> Demand:
-        """Fragments of `fragment_length`, one for each slot."""
-        return Demand(self.cfg.fragment_length)
-
     def explore(self) -> None:
         """Sets the scale of exploration by the schedule."""
         self.head.exploration_scale.fill_(self.now().exploration_scale)
@@ -160,21 +156,32 @@ class Bandit(Algorithm[BanditT]):
         return {**row, "exploration_scale": float(self.head.exploration_scale), "updates": self.updates}
 
 
-def check_linear(policy: Policy, name: str, algorithm: str) -> None:
-    """Refuses a network that has layers, or whose input changes while it learns.
+@dataclass(frozen=True)
+class LinearBanditConfig(BanditConfig):
+    """Settings of bandits whose rewards are linear in the observation."""
+
+    capabilities = Capabilities(supports_staleness=True, uses_central_obs=False, learns_single_decisions=True)
+
+
+class LinearBandit(Bandit[BanditT]):
+    """Base of bandits whose rewards are linear in the observation, which train no network.
 
     Raises:
-        ConfigError: If it has hidden layers, a module of the user or normalized observations.
+        ConfigError: If there are hidden layers, a module of the user or normalized observations, which change while the
+            bandit learns.
     """
-    model = policy.model
-    if model.hidden or model.module is not None:
-        what = "model.module" if model.module is not None else f"model.hidden = {list(model.hidden)}"
-        raise ConfigError(
-            f"policies.{name}.{what}: {algorithm} is linear in the observation and does not train a network; leave it "
-            "out, or use neural_linear, which does (--algo neural_linear)"
-        )
-    if policy.normalizer is not None:
-        raise ConfigError(
-            f"policies.{name}.model.normalize_obs = true: {algorithm} adds up features, which must not change their "
-            "unit while it learns; leave it out, and scale observations in the environment"
-        )
+
+    def __init__(self, policy: Policy, cfg: BanditT, streams: Streams, name: str) -> None:
+        model, algorithm = policy.model, type(self).__name__
+        if model.hidden or model.module is not None:
+            what = "model.module" if model.module is not None else f"model.hidden = {list(model.hidden)}"
+            raise ConfigError(
+                f"policies.{name}.{what}: {algorithm} is linear in the observation and does not train a network; leave "
+                "it out, or use neural_linear, which does (--algo neural_linear)"
+            )
+        if policy.normalizer is not None:
+            raise ConfigError(
+                f"policies.{name}.model.normalize_obs = true: {algorithm} adds up features, which must not change "
+                "their unit while it learns; leave it out, and scale observations in the environment"
+            )
+        super().__init__(policy, cfg, streams, name)

@@ -9,18 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from rookery.algorithms.bandits.bandit import Bandit, BanditConfig, check_linear
-from rookery.algorithms.capabilities import Capabilities
-from rookery.core.seeding import Streams
-from rookery.policies.policy import Policy
+from rookery.algorithms.bandits.bandit import LinearBandit, LinearBanditConfig
 
 
 @dataclass(frozen=True)
-class LinTSConfig(BanditConfig):
+class LinTSConfig(LinearBanditConfig):
     """Settings of LinTS. Environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.bandits.lin_ts:LinTS"
-    capabilities = Capabilities(supports_staleness=True, uses_central_obs=False, learns_single_decisions=True)
 
     @property
     def explore(self) -> Literal["thompson"]:
@@ -28,9 +24,5 @@ class LinTSConfig(BanditConfig):
         return "thompson"
 
 
-class LinTS(Bandit[LinTSConfig]):
+class LinTS(LinearBandit[LinTSConfig]):
     """The algorithm: Algorithm 1 of the paper, with `exploration_scale` as v."""
-
-    def __init__(self, policy: Policy, cfg: LinTSConfig, streams: Streams, name: str) -> None:
-        check_linear(policy, name, "LinTS")
-        super().__init__(policy, cfg, streams, name)

@@ -18,7 +18,7 @@ from torch import Tensor
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.on_policy.actor_critic import next_values
-from rookery.core.batch import Demand, Rollout, TensorTree, flat, rows_of
+from rookery.core.batch import Rollout, TensorTree, flat, rows_of
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics
 from rookery.core.ops import lambda_returns
@@ -209,16 +209,6 @@ class AlphaZero(Algorithm[AlphaZeroConfig]):
         self.rng = streams.generator(Role.LEARNER, name)
         self.window = NewestDecisions(cfg.window)
         self.symmetry: tuple[Symmetry, ...] = ()
-
-    @property
-    def demand(self) -> Demand:
-        """Fragments of `fragment_length`, `rollout_size` decisions per update."""
-        return Demand(self.cfg.fragment_length, self.cfg.rollout_size)
-
-    @property
-    def rows_per_step(self) -> int:
-        """Returns the size of a minibatch."""
-        return self.cfg.minibatch_size
 
     def training_step(self, rollout: Rollout) -> Row:
         """Makes one update: targets of the new decisions, then gradient steps on minibatches of the newest ones."""

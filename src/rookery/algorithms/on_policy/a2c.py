@@ -26,7 +26,7 @@ from rookery.algorithms.on_policy.actor_critic import (
 )
 from rookery.algorithms.rewarding import add_signals
 from rookery.algorithms.settings import ActorCriticSettings
-from rookery.core.batch import Demand, Minibatch, Rollout
+from rookery.core.batch import Minibatch, Rollout
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
 from rookery.core.optim import Adam, ClosedForm, Optimizer, OutputGradients, RMSprop, gradient_step
@@ -155,11 +155,6 @@ class A2C(Algorithm[A2CConfig]):
         if self.cfg.optimizer == "adam":
             return Adam(flatten(self.net.parts), betas=(0.9, 0.999), eps=self.cfg.adam_eps)
         return RMSprop(flatten(self.net.parts), alpha=self.cfg.rms_alpha, eps=self.cfg.rms_eps)
-
-    @property
-    def demand(self) -> Demand:
-        """Fragments of `fragment_length`, `rollout_size` decisions per update."""
-        return Demand(self.cfg.fragment_length, self.cfg.rollout_size)
 
     def summary(self) -> Row:
         """Reports rewards and learning of the signals."""

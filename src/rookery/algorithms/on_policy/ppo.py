@@ -27,7 +27,7 @@ from rookery.algorithms.on_policy.actor_critic import (
 )
 from rookery.algorithms.rewarding import add_signals
 from rookery.algorithms.settings import ActorCriticSettings
-from rookery.core.batch import Demand, Minibatch, PenaltyMinibatch, Rollout
+from rookery.core.batch import Minibatch, PenaltyMinibatch, Rollout
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
 from rookery.core.optim import Adam, ClosedForm, Optimizer, OutputGradients, gradient_steps
@@ -304,16 +304,6 @@ class PPO(Algorithm[PPOConfig]):
     def make_optimizer(self) -> Optimizer:
         """Builds the optimizer of `net`; a subclass may build another."""
         return Adam(flatten(self.net.parts), betas=(0.9, 0.999), eps=self.cfg.adam_eps)
-
-    @property
-    def demand(self) -> Demand:
-        """Fragments of `fragment_length`, `rollout_size` decisions per update."""
-        return Demand(self.cfg.fragment_length, self.cfg.rollout_size)
-
-    @property
-    def rows_per_step(self) -> int:
-        """Returns the size of a minibatch."""
-        return self.cfg.minibatch_size
 
     def training_step(self, rollout: Rollout) -> Row:
         """Makes one update: targets, then epochs of minibatches."""

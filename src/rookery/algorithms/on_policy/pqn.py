@@ -20,7 +20,7 @@ from rookery.algorithms.off_policy.q_values import QBatch, QNetwork, expand_grad
 from rookery.algorithms.on_policy.actor_critic import next_values
 from rookery.algorithms.rewarding import add_signals
 from rookery.algorithms.settings import OnPolicySettings
-from rookery.core.batch import Demand, Rollout, TensorTree, flat, rows_of
+from rookery.core.batch import Rollout, TensorTree, flat, rows_of
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics
 from rookery.core.ops import lambda_returns
@@ -106,16 +106,6 @@ class PQN(Algorithm[PQNConfig]):
         self.forward = attach(self.net)
         self.rng = streams.generator(Role.LEARNER, name)
         self.explore()
-
-    @property
-    def demand(self) -> Demand:
-        """Fragments of `fragment_length`, `rollout_size` decisions per update."""
-        return Demand(self.cfg.fragment_length, self.cfg.rollout_size)
-
-    @property
-    def rows_per_step(self) -> int:
-        """Returns the size of a minibatch."""
-        return self.cfg.minibatch_size
 
     def summary(self) -> Row:
         """Reports rewards and learning of the signals."""
