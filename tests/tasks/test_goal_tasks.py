@@ -70,7 +70,7 @@ def test_images_show_point_and_goal_in_a_channel_each():
     image = env._observed()
     peaks = [np.unravel_index(image[..., channel].argmax(), (9, 9)) for channel in range(2)]
     assert peaks == [(4, 4), (2, 8)] and image.max((0, 1)).tolist() == [255, 255]  # up and to the right
-    near = 255 * np.exp(-1 / (2 * 1.2**2))
+    near = 255 * np.exp(-1 / (2 * 2.4**2))
     assert image[4, 5, 0] == image[3, 4, 0] == round(near)
     env.state = np.array([1 / 9, 0.0], np.float32)  # half a pixel
     between = env._observed()[..., 0]

@@ -28,7 +28,7 @@ from rookery.core.settings.reach import Count, FewFromZero
 from rookery.core.spaces.arrays import SMALLEST_IMAGE
 from rookery.envs.adapters.batched import check_least, check_render_mode
 
-SPOT = 1.2
+SPOT = 2.4
 """Standard deviation of a spot in an image, in pixels."""
 
 
