@@ -493,10 +493,10 @@ class Critics(nn.Module):
 
     def forward(self, batch: StateAction, chosen: Sequence[int] | None = None) -> Tensor:
         """Computes the output of each network, or of those of the numbers `chosen`, ``[K, N]`` or ``[K, N, ...]``."""
-        if (encoder := self.encoder) is not None:
+        if self.shares_images and (encoder := self.encoder):
             batch = replace(batch, obs=encoder.with_maps(batch.obs))
-        numbers = range(len(self.networks)) if chosen is None else chosen
-        return torch.stack([self.networks[number](batch) for number in numbers])
+        networks = self.networks if chosen is None else [self.networks[number] for number in chosen]
+        return torch.stack([network(batch) for network in networks])
 
     def structure(self) -> Structure:
         """Declares what `forward` computes."""
