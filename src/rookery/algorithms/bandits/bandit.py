@@ -157,13 +157,13 @@ class Bandit(Algorithm[BanditT]):
 
 
 @dataclass(frozen=True)
-class LinearBanditConfig(BanditConfig):
+class LinearModelConfig(BanditConfig):
     """Settings of bandits whose rewards are linear in the observation."""
 
     capabilities = Capabilities(supports_staleness=True, uses_central_obs=False, learns_single_decisions=True)
 
 
-class LinearBandit(Bandit[BanditT]):
+class LinearModelBandit(Bandit[BanditT]):
     """Base of bandits whose rewards are linear in the observation, which train no network.
 
     Raises:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from rookery.algorithms.bandits.bandit import LinearBandit, LinearBanditConfig
+from rookery.algorithms.bandits.bandit import LinearModelBandit, LinearModelConfig
 
 
 @dataclass(frozen=True)
-class LinTSConfig(LinearBanditConfig):
+class LinTSConfig(LinearModelConfig):
     """Settings of LinTS. Environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.bandits.lin_ts:LinTS"
@@ -24,5 +24,5 @@ class LinTSConfig(LinearBanditConfig):
         return "thompson"
 
 
-class LinTS(LinearBandit[LinTSConfig]):
+class LinTS(LinearModelBandit[LinTSConfig]):
     """The algorithm: Algorithm 1 of the paper, with `exploration_scale` as v."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from rookery.algorithms.bandits.bandit import LinearBandit, LinearBanditConfig
+from rookery.algorithms.bandits.bandit import LinearModelBandit, LinearModelConfig
 
 
 @dataclass(frozen=True)
-class LinUCBConfig(LinearBanditConfig):
+class LinUCBConfig(LinearModelConfig):
     """Settings of LinUCB. Environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.bandits.lin_ucb:LinUCB"
@@ -24,5 +24,5 @@ class LinUCBConfig(LinearBanditConfig):
         return "ucb"
 
 
-class LinUCB(LinearBandit[LinUCBConfig]):
+class LinUCB(LinearModelBandit[LinUCBConfig]):
     """The algorithm: Algorithm 1 of the paper; with `arm_features`, one model for all arms (Chu et al. 2011)."""
