@@ -4,6 +4,7 @@ longer change, actions that are always the same, and actions at their limits.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -94,11 +95,14 @@ def weights_without_gradient(name: str, policy: Policy, obs: TensorTree) -> list
 
     Args:
         name: Name of the policy.
-        policy: The policy; gradients are returned, and kept nowhere.
+        policy: The policy; it is copied.
         obs: Observations ``[N, ...]`` by path.
     """
+    if policy.model.module is None or policy.model.remembers:
+        return []
+    policy = deepcopy(policy)  # a pass with gradients may change statistics, such as those of batch normalization
     weights = {path: one for path, one in policy.trunk.named_parameters() if one.requires_grad}
-    if policy.model.module is None or policy.model.remembers or not weights:
+    if not weights:
         return []
     with torch.enable_grad():
         features = policy.features(obs)
