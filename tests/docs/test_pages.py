@@ -237,6 +237,7 @@ SEARCHED = {
     "scaling": "scaling",
     "troubleshooting": "troubleshooting",
     "how-to/diagnose": "does it not learn",
+    "how-to/diagnose-causes": "causes",
     "how-to/diagnose-examples": "diagnoses",
     "troubleshooting/README": "does not learn",
     "trust": "trust",
