@@ -36,6 +36,7 @@ from rookery.core.settings.layers import flow
 from rookery.models.cells.table import CELLS
 from rookery.rollout.hooks import Episode
 from rookery.tasks.bandits.drawn_weights import LinearBandit, QuadraticBandit, SharedBandit
+from rookery.tasks.goal_tasks import PointReach
 
 RESULTS = Path(__file__).parent / "results"
 CONTROL_STEPS = 100_000  # without learning more steps change nothing
@@ -79,6 +80,25 @@ APEX: dict[str, Any] = {  # asynchronous workers in this process, each copy with
 }
 HINDSIGHT: dict[str, Any] = {"algorithm.replay.hindsight.strategy": "future", "env.implementation": "serial"}
 NO_HINDSIGHT = {"algorithm.replay.hindsight.strategy": None}
+IMAGES: dict[str, Any] = {"dimensions": 2, "pixels": 24, "dense": True}
+DRQ: dict[str, Any] = {
+    "algorithm.image_shift": 2,
+    "algorithm.shared_encoder": True,
+    "algorithm.model.cnn": "drq",
+    "algorithm.model.hidden": (128, 128),
+    "algorithm.n_step": 3,
+    "algorithm.lr": 1e-3,
+    "algorithm.gamma": 0.9,
+    "algorithm.tau": 0.01,
+    "algorithm.batch_size": 64,
+    "algorithm.updates_per_step": 0.25,
+    "algorithm.exploration.std": Linear(1.0, 0.1, 4_000),
+    "algorithm.target_noise_clip": 0.3,
+    "sampling.num_envs": 8,
+    "env.config": IMAGES,
+    "env.implementation": "serial",
+}
+UNSHIFTED = {**DRQ, "algorithm.image_shift": 0}
 DUELING: dict[str, Any] = {"algorithm.dueling": True}
 SHARED: dict[str, Any] = {"algorithm": PPOConfig()}
 TWO: dict[str, Any] = {
@@ -144,6 +164,17 @@ def success_rate_of_100(trainer: Trainer) -> float:
     success = trainer.evaluate(100).success_rate
     assert success is not None
     return success
+
+
+def success_rate_of_100_from_images(trainer: Trainer) -> float:
+    """The same in `PointReach` with images, whose observations have no goals by which an evaluation could count."""
+    envs = [PointReach(**IMAGES) for _ in range(100)]
+    seen = [env.reset(seed=seed)[0] for seed, env in enumerate(envs)]
+    for _ in range(envs[0].max_steps):
+        actions = trainer.policies["main"].predict(np.stack(seen))
+        steps = [env.step(action) for env, action in zip(envs, actions, strict=True)]
+        seen = [step[0] for step in steps]
+    return fmean(step[4]["is_success"] for step in steps)
 
 
 def training_return(trainer: Trainer) -> float:
@@ -475,6 +506,24 @@ CLAIMS = [
         2.5,
         without=NO_HINDSIGHT,
         control_below=0.3,
+    ),
+    Claim(
+        "point-reach-drq",
+        preset("PointReach", "td3", DRQ),
+        40_000,
+        success_rate_of_100_from_images,
+        0.9,
+        10,
+        control_below=0.2,
+    ),
+    Claim(  # has no threshold: it stands beside the claim above
+        "point-reach-drq-unshifted",
+        preset("PointReach", "td3", UNSHIFTED),
+        40_000,
+        success_rate_of_100_from_images,
+        0.0,
+        10,
+        control=False,
     ),
     Claim(
         "fetch-reach-her",
