@@ -1,5 +1,5 @@
 """Writes the generated pages of docs/: settings, presets, the keys of RLlib and ML-Agents, regressions, the map;
-the generated parts of the pages of algorithms; and the list of settings that the command line completes.
+the generated parts of the pages of algorithms and environments; and the list of settings that the command line completes.
 
 ``python scripts/make_docs.py --check`` writes nothing and exits 1 if a page is out of date.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from algorithm_pages import algorithm_pages
+from environment_pages import environment_pages
 from map_page import map_page
 from regressions import regressions_page
 from rule_pages import rule_pages
@@ -365,6 +366,7 @@ def main() -> int:
         "regressions.md": regressions_page(),
         **rule_pages(),
         **algorithm_pages(),
+        **environment_pages(),
         "../map.md": map_page(),
         "../../src/rookery/core/settings/paths.txt": paths_text(),
     }

@@ -22,6 +22,7 @@ MOVED = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
+    "docs/environments/README.md": "environments/index.md",
     "docs/troubleshooting/README.md": "troubleshooting/index.md",
 }
 """Pages whose place on the site is not that of the repository."""
