@@ -34,7 +34,7 @@ def environment_pages() -> dict[str, str]:
 
 def presets_table(names: list[str]) -> str:
     """Returns the presets of environments, a row for each algorithm."""
-    lines = ["| environment | algorithm | env steps | copies |", "|---|---|---|---|"]
+    lines = ["| environment | algorithm | env steps | environments |", "|---|---|---|---|"]
     for name in names:
         for algorithm, presets in ENV_PRESETS.items():
             if name in presets:
