@@ -182,6 +182,7 @@ SEARCHED = {
     "how-to/choose-an-algorithm": "dqn",
     "how-to/c-environments": "environments in c",
     "how-to/central-critics": "critic",
+    "how-to/cookbook": "reinforcement learning",
     "how-to/command-line": "command line",
     "how-to/curriculum": "curriculum",
     "how-to/demonstrations": "demonstrations",
