@@ -17,6 +17,7 @@ from typing import Any
 
 from algorithm_pages import algorithm_pages
 from environment_pages import environment_pages
+from iteration_picture import iteration_picture
 from map_page import map_page
 from regressions import regressions_page
 from rule_pages import rule_pages
@@ -368,6 +369,7 @@ def main() -> int:
         **algorithm_pages(),
         **environment_pages(),
         "../map.md": map_page(),
+        "../images/iteration.svg": iteration_picture(),
         "../../src/rookery/core/settings/paths.txt": paths_text(),
     }
     stale = [name for name, text in pages.items() if not (DOCS / name).exists() or (DOCS / name).read_text() != text]

@@ -8,6 +8,7 @@ from pages import ROOT
 
 sys.path.append(str(ROOT / "scripts"))
 
+from iteration_picture import iteration_picture  # noqa: E402
 from website.pages import LINK, Stage, navigation, outside_code, pages_of  # noqa: E402
 
 SECTIONS = [
@@ -63,3 +64,7 @@ def test_items_of_lists_keep_their_paragraphs_and_code():
     text = "Text\n1. one\n\n   ```sh\n   a\n   ```\n2. two\n   - deep\n\nEnd\n<!-- run -->\n```sh\n- x\n```\n"
     expected = "Text\n\n1. one\n\n    ```sh\n    a\n    ```\n\n2. two\n    - deep\n\nEnd\n```sh\n- x\n```\n"
     assert outside_code(text, str) == expected
+
+
+def test_the_picture_of_an_iteration_is_that_of_the_traced_walk():
+    assert (ROOT / "docs/images/iteration.svg").read_text(encoding="utf-8") == iteration_picture(), "run: make docs"
