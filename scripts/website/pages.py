@@ -39,9 +39,9 @@ def place(path: str) -> str:
     """Returns the page of a file of the repository, both as paths with slashes."""
     if path in MOVED:
         return MOVED[path]
-    if path.startswith("docs/"):
+    if path.startswith("docs/") and path.endswith((".md", ".svg", ".png", ".webp")):
         return path.removeprefix("docs/")
-    if path.startswith("benchmarks/results/"):
+    if path.startswith("benchmarks/results/") and not path.endswith(".json"):
         return path.removeprefix("benchmarks/")
     if path.startswith("benchmarks/zoo/") and "/" not in path.removeprefix("benchmarks/zoo/"):
         return f"zoo/{path.removeprefix('benchmarks/zoo/')}.md"
