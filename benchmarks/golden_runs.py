@@ -103,6 +103,12 @@ RUNS: dict[str, Run] = {
     "ppo, resumed": Run({**PPO, **PENDULUM, "algorithm.scale_rewards": True}, iterations=4, resumed=True),
     "a2c": Run({**POLE, "algorithm.name": "a2c", **SHORT}),
     "a2c, numbers": Run({**PENDULUM, "algorithm.name": "a2c", "algorithm.scale_rewards": True, **SHORT}),
+    "ppo, rpo": Run({**PPO, **PENDULUM, "algorithm.rpo_alpha": 0.5}),
+    "ppo_lagrangian": Run(
+        {**PPO, "env.name": "HazardGrid", "algorithm.name": "ppo_lagrangian", "algorithm.cost_limit": 2.0}
+    ),
+    "trpo": Run({**POLE, "algorithm.name": "trpo", "algorithm.fragment_length": 32}),
+    "trpo, numbers": Run({**PENDULUM, "algorithm.name": "trpo", "algorithm.fragment_length": 32}),
     "reinforce": Run({**POLE, "algorithm.name": "reinforce", **SHORT}),
     "es": Run({**POLE, "algorithm.name": "es", "algorithm.num_directions": 4}),
     "ars": Run({**POLE, "algorithm.name": "ars", "algorithm.num_directions": 4}),

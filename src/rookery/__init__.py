@@ -23,6 +23,10 @@ _HOME = {
     "Trainer": "rookery.run.trainer",
     "PPOConfig": "rookery.algorithms.on_policy.ppo",
     "PPO": "rookery.algorithms.on_policy.ppo",
+    "PPOLagrangianConfig": "rookery.algorithms.on_policy.ppo_lagrangian",
+    "PPOLagrangian": "rookery.algorithms.on_policy.ppo_lagrangian",
+    "TRPOConfig": "rookery.algorithms.on_policy.trpo",
+    "TRPO": "rookery.algorithms.on_policy.trpo",
     "MAPPOConfig": "rookery.algorithms.multi_agent.mappo",
     "MAPPO": "rookery.algorithms.multi_agent.mappo",
     "POCAConfig": "rookery.algorithms.multi_agent.poca",
@@ -175,10 +179,14 @@ if TYPE_CHECKING:
     from rookery.algorithms.on_policy.impala import IMPALAConfig as IMPALAConfig
     from rookery.algorithms.on_policy.ppo import PPO as PPO
     from rookery.algorithms.on_policy.ppo import PPOConfig as PPOConfig
+    from rookery.algorithms.on_policy.ppo_lagrangian import PPOLagrangian as PPOLagrangian
+    from rookery.algorithms.on_policy.ppo_lagrangian import PPOLagrangianConfig as PPOLagrangianConfig
     from rookery.algorithms.on_policy.pqn import PQN as PQN
     from rookery.algorithms.on_policy.pqn import PQNConfig as PQNConfig
     from rookery.algorithms.on_policy.reinforce import Reinforce as Reinforce
     from rookery.algorithms.on_policy.reinforce import ReinforceConfig as ReinforceConfig
+    from rookery.algorithms.on_policy.trpo import TRPO as TRPO
+    from rookery.algorithms.on_policy.trpo import TRPOConfig as TRPOConfig
     from rookery.core.errors import ConfigError as ConfigError
     from rookery.core.errors import EnvError as EnvError
     from rookery.core.errors import RookeryError as RookeryError

@@ -26,10 +26,12 @@ from rookery import (
     MultiAgentArena,
     NeuralLinearConfig,
     PPOConfig,
+    PPOLagrangianConfig,
     ReinforceConfig,
     SACConfig,
     TD3BCConfig,
     Trainer,
+    TRPOConfig,
 )
 from rookery.algorithms.multi_agent.maddpg import MADDPGConfig
 from rookery.algorithms.multi_agent.qmix import QMIXConfig
@@ -233,6 +235,11 @@ CASES = {
         "cfg": ESConfig(num_directions=4, noise_std=1.0, model={"normalize_obs": True}),
         "config": {"sampling.iteration_steps": 200},
     },
+    "ppo-lagrangian": {
+        "env": "HazardGrid",
+        "cfg": PPOLagrangianConfig(fragment_length=40, epochs=2, cost_limit=2.0, multiplier_kp=0.1),
+    },
+    "trpo": {"env": "Pendulum-v1", "cfg": TRPOConfig(fragment_length=40, value_epochs=2, scale_rewards=True)},
     "ars": {"env": "CartPole-v1", "cfg": ARSConfig(num_directions=3), "config": {"sampling.iteration_steps": 200}},
     "alphazero": {
         "env": "TicTacToe",

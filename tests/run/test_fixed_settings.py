@@ -40,6 +40,8 @@ OF_AN_ALGORITHM = {
     "ppo": {"fragment_length", "scale_rewards", "normalize_values", IMITATION},
     "mappo": {"fragment_length", "scale_rewards", "normalize_values", "critic_sees", "member_id", IMITATION},
     "poca": {"fragment_length", "scale_rewards", "normalize_values", "attention_size", "attention_heads", IMITATION},
+    "ppo_lagrangian": {"fragment_length", "scale_rewards", "normalize_values", IMITATION},
+    "trpo": {"fragment_length", "scale_rewards", "normalize_values"},
     "a2c": {"fragment_length", "scale_rewards", "normalize_values", "optimizer"},
     "impala": {"fragment_length", "scale_rewards", "normalize_values", "optimizer"},
     "appo": {"fragment_length", "scale_rewards", "normalize_values", IMITATION},

@@ -100,8 +100,8 @@ STOPPED_ANYWHERE = [
 HALF_WAY = [
     "a2c", "by its own word", "composite actions", "frozen lake",
     "impala and appo", "maddpg, members that fall",
-    "reinforce", "es", "linucb", "neural-linear", "td3", "teams in turn", "self-play, played ahead",
-    "qmix, members that fall",
+    "reinforce", "ppo-lagrangian", "trpo", "es", "linucb", "neural-linear", "td3", "teams in turn",
+    "self-play, played ahead", "qmix, members that fall",
     "dqn, prioritized, by actions", "ppo and dqn", "league", "random mapping, batched", "lessons, by actions",
 ]  # fmt: skip
 """In ``make test``, with others for the other steps."""
@@ -618,7 +618,7 @@ def differences(a, b):
 GRAPHS = [
     "one policy", "serial, by state", "normalizers, evaluation", "random mapping, batched", "random mapping, serial",
     "a frozen policy", "by its own word", "turns, late agents", "by actions", "tictactoe", "composite actions", "a2c",
-    "impala and appo", "reinforce", "es", "neural-linear", "memory", "memories, late agents",
+    "impala and appo", "reinforce", "ppo-lagrangian", "trpo", "es", "neural-linear", "memory", "memories, late agents",
 ]  # fmt: skip
 
 

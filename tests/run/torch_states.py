@@ -43,6 +43,8 @@ MINIBATCHES = {**PLAYED, "epochs": 2, "minibatch_size": 16}
 LEARNED = {"batch_size": 16}
 SETTINGS = {
     "ppo": MINIBATCHES,
+    "ppo_lagrangian": MINIBATCHES,
+    "trpo": {**PLAYED, "value_epochs": 2, "minibatch_size": 16},
     "mappo": MINIBATCHES,
     "poca": MINIBATCHES,
     "a2c": PLAYED,
@@ -98,6 +100,8 @@ def arguments_of(algorithm, memory, data):
     settings |= {"evaluation.episodes": 2, "evaluation.max_episode_steps": 6}
     if known_capabilities()[algorithm].needs_team:
         return {"env": TwoStepGame, "config": {**settings, "teams": {"team": ("a", "b")}}}
+    if algorithm == "ppo_lagrangian":
+        return {"env": "HazardGrid", "config": settings}
     return {"env": "Pendulum-v1" if algorithm in OF_NUMBERS else "CartPole-v1", "config": settings}
 
 

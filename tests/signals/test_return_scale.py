@@ -86,7 +86,7 @@ def test_two_rewards_redone_by_hand():
 def test_an_end_of_either_kind_starts_the_return_anew():
     def returns(terminated, truncated):
         rows = [(1.0, False, False), (1.0, terminated, truncated), (1.0, False, False)]
-        return ReturnScale(GAMMA)._discounted(rollout([(0, 0, True, rows)], T=3))[:, 0].tolist()
+        return ReturnScale(GAMMA).discounted(rollout([(0, 0, True, rows)], T=3))[:, 0].tolist()
 
     assert returns(False, False) == pytest.approx([1, 1.9, 2.71])
     assert returns(True, False) == returns(False, True) == pytest.approx([1, 1.9, 1])
@@ -96,7 +96,7 @@ def test_a_slot_with_a_new_holder_does_not_inherit_a_return():
     signal = ReturnScale(GAMMA)
     signal(rollout([(0, 0, True, [(5.0, False, False)] * 3)], T=3))
     both = [(0, 3, False, [(1.0, False, False)]), (0, 0, True, [(1.0, False, False)])]
-    found = signal._discounted(rollout(both, T=3))[0]
+    found = signal.discounted(rollout(both, T=3))[0]
     assert found.tolist() == pytest.approx([(5 * 0.81 + 5 * 0.9 + 5) * 0.9 + 1, 1])
 
 
@@ -104,7 +104,7 @@ def test_a_new_holder_whose_clock_is_low_comes_after_the_one_before():
     # fragments of one slot in the order of time: clock 40 to 42 of one life, then clock 0 of the next
     fragments = [(0, 40, False, [(1.0, False, False)] * 2), (0, 0, True, [(1.0, False, False)] * 2)]
     fragments.append((0, 2, False, [(1.0, False, False)]))
-    found = ReturnScale(GAMMA)._discounted(rollout(fragments, T=2))
+    found = ReturnScale(GAMMA).discounted(rollout(fragments, T=2))
     assert found[:, 0].tolist() == pytest.approx([1, 1.9])
     assert found[:, 1].tolist() == pytest.approx([1, 1.9])
     assert found[0, 2] == pytest.approx(2.71)

@@ -10,6 +10,8 @@ ALGORITHMS = PluginTable(
         "ppo": "rookery.algorithms.on_policy.ppo:PPOConfig",
         "mappo": "rookery.algorithms.multi_agent.mappo:MAPPOConfig",
         "poca": "rookery.algorithms.multi_agent.poca:POCAConfig",
+        "ppo_lagrangian": "rookery.algorithms.on_policy.ppo_lagrangian:PPOLagrangianConfig",
+        "trpo": "rookery.algorithms.on_policy.trpo:TRPOConfig",
         "a2c": "rookery.algorithms.on_policy.a2c:A2CConfig",
         "impala": "rookery.algorithms.on_policy.impala:IMPALAConfig",
         "appo": "rookery.algorithms.on_policy.appo:APPOConfig",

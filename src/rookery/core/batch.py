@@ -19,6 +19,9 @@ from torch import Tensor
 from rookery.core.errors import RookeryError
 from rookery.core.io.packing import Layout, pack, unpack
 
+COST = "cost"
+"""Key of a cost in the info of an environment's step, and name of the further column of decisions with their costs."""
+
 TensorTree = dict[str, Tensor]
 """An observation: tensors by leaf path (see `core/spaces/arrays.py`)."""
 
@@ -31,11 +34,13 @@ class Demand:
         fragment_length: T, decisions of one slot in a row.
         decisions: Decisions per update, over all slots; None means `fragment_length` times the slots of the policy.
         any_actions: Whether actions that the policy did not choose can be learned from.
+        costs: Whether decisions are recorded with their costs (`rollout/costs.py`).
     """
 
     fragment_length: int
     decisions: int | None = None
     any_actions: bool = False
+    costs: bool = False
 
 
 class Stacked:

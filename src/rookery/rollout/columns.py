@@ -75,6 +75,21 @@ class ColumnWriter(FragmentStorage, ABC):
         for name, array in decisions.extras.items():
             self._store["extras"][name][decisions.at] = array
 
+    def add_to_extra(self, name: str, slots: np.ndarray | None, numbers: np.ndarray) -> None:
+        """Adds numbers ``[N]`` to a further column of width 1, as `write_outcomes` adds rewards, and before it: to the
+        decisions of slots (None = all) that are complete with this step, or pending.
+        """
+        if self._taken:
+            self._begin()
+        column = self._store["extras"][name][..., 0]
+        if slots is None and self._lockstep:
+            column[self._row - 1, self._base : self._base + self.num_slots] += numbers
+            return
+        self._leave_lockstep()
+        slots = np.flatnonzero(self._active) if slots is None else slots
+        due = self._pending[slots]
+        column[self._filled[slots][due] - 1, self._column[slots][due]] += numbers[due]
+
     def _write_outcomes_of_some(self, slots: np.ndarray | None, outcome: Outcome) -> None:
         """Writes outcomes where not all slots acted and wait again, or where slots are at different rows."""
         if self._taken:

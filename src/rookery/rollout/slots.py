@@ -479,6 +479,8 @@ class WorkerPolicy(Stateful):
     """
 
     saved: ClassVar[tuple[str, ...]] = ("number", "policy", "store", "memory", "kind", "taken", "row_of_slot")
+    reads_infos: ClassVar[bool] = False
+    """Whether it reads the infos of every step, which loops of many steps a call do not see."""
     follows: ClassVar[bool] = True
     """Whether it takes over the weights of `of` whenever these are sent."""
     fixed: ClassVar[tuple[str, ...]] = (

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rookery.core.batch import Demand, Rollout
+from rookery.core.batch import COST, Demand, Rollout
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError
 from rookery.core.flat import copy_all
@@ -33,6 +33,7 @@ from rookery.models.candidates import CandidateHead
 from rookery.models.search_head import SearchHead
 from rookery.policies.policy import Policy
 from rookery.rollout.candidates import CandidatePolicy
+from rookery.rollout.costs import CostPolicy
 from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.loops.helper_process import fast_loop_of
 from rookery.rollout.loops.loop import Loop
@@ -267,7 +268,7 @@ class RolloutWorker(WorkerState, Stateful):
         if demand is not None:
             size = policy.memory_size
             every = policy.memory_every(demand.fragment_length) if size else 1
-            extras = policy.head_spec.extras(policy.action_spec)
+            extras = {**policy.head_spec.extras(policy.action_spec), **({COST: 1} if demand.costs else {})}
             store = self.make_store(policy.obs_spec, policy.action_spec, demand, size, every, first_slot, extras)
         numbers = policy.noise.uniform, policy.noise.normal
         acting = deepcopy(policy)
@@ -282,6 +283,8 @@ class RolloutWorker(WorkerState, Stateful):
             agents, lanes = self.agents_of(name), self.env.num_lanes
             own, all_slots = lanes * agents, (self.lanes_in_run or lanes) * agents
             mine = CandidatePolicy(name, len(self.policies), acting, store, noise, policy.head_spec, own, all_slots)
+        elif store is not None and demand is not None and demand.costs:
+            mine = CostPolicy(self.env, name, len(self.policies), acting, store, noise)
         self.policies[name] = mine
         mine.group = inference_batch_envs and inference_batch_envs * self.agents_of(name)
         if self.fast_loop is None and mine.actor is not None:

@@ -144,7 +144,7 @@ class WorkerState:
             return None
         (table,) = self.tables
         alone = table.all_acted and len(table.acted) == 1 and table.acted[0].slots is None
-        return table.acted[0].policy if alone else None
+        return table.acted[0].policy if alone and not table.acted[0].policy.reads_infos else None
 
     def lay_out(self) -> None:
         """Creates a table for each kind; rows keep their policies when an agent or a kind was added."""

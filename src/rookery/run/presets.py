@@ -16,18 +16,22 @@ from rookery.core.schedules import Linear
 from rookery.core.settings.layers import Layer
 from rookery.core.spaces.arrays import ActionSpec, ObsSpec
 
-SPACE_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    "ppo": {
-        "continuous": {
-            "fragment_length": 256,
-            "minibatch_size": 64,
-            "epochs": 10,
-            "entropy_coef": 0.0,
-            "scale_rewards": True,
-            "model.normalize_obs": True,
-        },
-        "image": {"lr": 2.5e-4, "clip": 0.1, "model.shared_trunk": True},
+PPO_SPACES: dict[str, dict[str, Any]] = {
+    "continuous": {
+        "fragment_length": 256,
+        "minibatch_size": 64,
+        "epochs": 10,
+        "entropy_coef": 0.0,
+        "scale_rewards": True,
+        "model.normalize_obs": True,
     },
+    "image": {"lr": 2.5e-4, "clip": 0.1, "model.shared_trunk": True},
+}
+"""Of PPO, by kind of space."""
+
+SPACE_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "ppo": PPO_SPACES,
+    "ppo_lagrangian": PPO_SPACES,
     "a2c": {
         "continuous": {"scale_rewards": True, "model.normalize_obs": True},
         "image": {"entropy_coef": 0.01, "model.shared_trunk": True},
@@ -41,6 +45,7 @@ SPACE_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "image": {"clip": 0.2, "model.shared_trunk": True},
     },
     "reinforce": {"continuous": {"model.normalize_obs": True}},
+    "trpo": {"continuous": {"fragment_length": 256, "scale_rewards": True, "model.normalize_obs": True}},
     "sac": {"image": {"replay.capacity": 100_000}},
     "td3": {"image": {"replay.capacity": 100_000}},
     "ddpg": {"image": {"replay.capacity": 100_000}},
@@ -60,6 +65,7 @@ SPACE_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 
 MEMORY_PRESETS: dict[str, dict[str, Any]] = {
     "ppo": {"scale_rewards": True},
+    "ppo_lagrangian": {"scale_rewards": True},
     "a2c": {"scale_rewards": True},
     "impala": {"scale_rewards": True},
     "appo": {"scale_rewards": True, "clip": 0.2},
@@ -458,6 +464,37 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "algorithm.scale_rewards": False,
             "algorithm.model.normalize_obs": False,
             "stop.env_steps": 500_000,
+        },
+    },
+    "ppo_lagrangian": {
+        "HazardGrid": {
+            "sampling.num_envs": 16,
+            "algorithm.cost_limit": 2.0,
+            "algorithm.multiplier_lr": 1e-3,
+            "algorithm.multiplier_kp": 0.01,
+            "algorithm.multiplier_max": 0.2,
+            "stop.env_steps": 200_000,
+        },
+    },
+    "trpo": {
+        "CartPole-v1": {"sampling.num_envs": 8, "stop.env_steps": 100_000},
+        "Pendulum-v1": {
+            "sampling.num_envs": 4,
+            "algorithm.gamma": 0.9,
+            "algorithm.max_kl": 0.02,
+            "algorithm.fragment_length": 512,
+            "algorithm.scale_rewards": False,
+            "algorithm.model.normalize_obs": False,
+            "stop.env_steps": 200_000,
+        },
+        "HalfCheetah-v5": {
+            "sampling.num_envs": 16,
+            "algorithm.gamma": 0.98,
+            "algorithm.gae_lambda": 0.92,
+            "algorithm.max_kl": 0.04,
+            "algorithm.fragment_length": 128,
+            "algorithm.model.log_std_init": -1.0,
+            "stop.env_steps": 1_000_000,
         },
     },
     "reinforce": {

@@ -36,7 +36,7 @@ class ReturnScale(Stateful):
 
     def __call__(self, rollout: Rollout) -> Tensor:
         """Updates the statistics with the rollout and returns its rewards ``[T, F]``, scaled and clipped."""
-        returns = self._discounted(rollout)
+        returns = self.discounted(rollout)
         self.statistics.update(torch.from_numpy(returns[rollout.valid.numpy(force=True)]))
         reward = rollout.reward / self.deviation
         return reward if self.clip is None else reward.clamp(-self.clip, self.clip)
@@ -46,7 +46,7 @@ class ReturnScale(Stateful):
         """The standard deviation of returns so far."""
         return float(torch.sqrt(self.statistics.var + 1e-8))
 
-    def _discounted(self, rollout: Rollout) -> np.ndarray:
+    def discounted(self, rollout: Rollout) -> np.ndarray:
         """Returns the discounted sum of rewards up to each decision, ``[T, F]``, continued from a slot's earlier
         fragments.
         """

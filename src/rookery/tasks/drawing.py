@@ -271,6 +271,25 @@ def draw_deep_sea(visited: np.ndarray, diver: tuple[int, int], total: float, tim
     return board.finish([("return", GREEN, f"{round(total, 3) + 0.0:+.3f}")], timestep, size)
 
 
+def draw_hazards(
+    hazard: np.ndarray, visited: np.ndarray, walker: tuple[int, int], total: float, timestep: int, max_timesteps: int
+) -> np.ndarray:
+    """Draws a grid with hazards red, the path so far green, the goal gold in the lower right corner.
+
+    Args:
+        hazard: Cells with a cost, ``[rows, columns]`` bool.
+        visited: Cells that were visited in this episode, alike.
+        walker: Row and column of the walker, a disc.
+        total: Return so far.
+    """
+    board = Board(*hazard.shape)
+    board.fill(hazard, RED)
+    board.fill(visited, TILE_VISITED)
+    board.fill((-1, -1), GOLD)
+    board.put(walker, GREEN)
+    return board.finish([("return", GREEN, f"{total:+.2f}")], timestep, max_timesteps)
+
+
 def draw_key_door(
     visited: np.ndarray,
     explorer: tuple[int, int],

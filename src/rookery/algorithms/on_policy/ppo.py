@@ -25,6 +25,7 @@ from rookery.algorithms.on_policy.actor_critic import (
     advantage_targets,
     importance_metrics,
 )
+from rookery.algorithms.on_policy.rpo import check_continuous, with_moved_means
 from rookery.algorithms.rewarding import add_signals
 from rookery.algorithms.settings import ActorCriticSettings
 from rookery.core.batch import Minibatch, PenaltyMinibatch, Rollout
@@ -62,7 +63,7 @@ class PPOConfig(AlgorithmConfig, ActorCriticSettings):
     field_order = (
         "lr gamma gae_lambda clip epochs minibatch_size fragment_length rollout_size value_coef entropy_coef "
         "max_grad_norm normalize_advantage scale_rewards normalize_values value_clip value_loss_clip target_kl "
-        "kl_coef kl_target log_std_min log_std_max adam_eps signals imitation model"
+        "kl_coef kl_target rpo_alpha log_std_min log_std_max adam_eps signals imitation model"
     )
 
     lr: Scheduled[PositiveFloat] = field(default_factory=lambda: Linear(3e-4, 1e-4))
@@ -94,6 +95,10 @@ class PPOConfig(AlgorithmConfig, ActorCriticSettings):
     kl_target: PositiveFloat = 0.01
     """Target of the mean KL divergence per update: above twice this the coefficient grows by half, below half of
     this it is halved.
+    """
+    rpo_alpha: NonNegative = 0.0
+    """Largest uniform noise on the means of continuous actions in an update (alpha of RPO, Rahman & Xue 2022), in units
+    of half the range of an action; 0 = no noise.
     """
     log_std_min: LogStd = -4.0
     """Lower bound of the log standard deviation of continuous actions after an update: a distribution that shrinks
@@ -283,6 +288,8 @@ class PPO(Algorithm[PPOConfig]):
         self.rng = streams.generator(Role.LEARNER, name)
         if policy.action_spec.num_numbers:
             self.hooks.append(BoundedStd())
+        if cfg.rpo_alpha:
+            check_continuous(policy.action_spec, name)
         self.kl_coef = cfg.kl_coef
         """Present coefficient of the KL penalty."""
 
@@ -311,7 +318,10 @@ class PPO(Algorithm[PPOConfig]):
         means = Means()
         for epochs in range(1, cfg.epochs + 1):  # noqa: B007 - used after the loop
             kl = Means()
-            batches = data.shuffled(cfg.minibatch_size, self.rng)
+            rows = data
+            if cfg.rpo_alpha:
+                rows = with_moved_means(data, cfg.rpo_alpha, self.policy.action_spec, self.rng)
+            batches = rows.shuffled(cfg.minibatch_size, self.rng)
             for metrics in gradient_steps(self.forward, self.loss, batches, self.optimizer, cfg, self.closed_form):
                 means.add(metrics)
                 if cfg.target_kl is not None and "kl" in metrics:  # missing if no row of a minibatch acted

@@ -11,6 +11,7 @@ ABOUT = {
     "TwoCues": "CueCorridor for two agents that act alternately.",
     "Sorter": "Visit numbered tiles in ascending order (a set of entities).",
     "DeepSea": "Find the only sequence of actions that reaches a treasure (exploration).",
+    "HazardGrid": "Reach a goal across cells with a cost, or around them (a limit on costs).",
     "KeyDoor": "Fetch a key, open a door and reach the goal (sparse reward).",
     "WallCurriculum": "Jump over a wall whose height a curriculum raises.",
     "TicTacToe": "Tic-tac-toe for two players in turn.",

@@ -41,6 +41,7 @@ ARROWS = {
     "Taxi": "down up right left",
     "MultiAgentArena": "up right down left",
     "KeyDoor": "up right down left",
+    "HazardGrid": "up right down left",
     "CarryTogether": "up right down left",
     "Sacrifice": "left down right",
 }

@@ -18,6 +18,7 @@ OURS = {
     "TwoCues": "rookery.tasks.memory_tasks:TwoCues",
     "Sorter": "rookery.tasks.sorter:Sorter",
     "DeepSea": "rookery.tasks.deep_sea:DeepSea",
+    "HazardGrid": "rookery.tasks.hazard_grid:HazardGrid",
     "KeyDoor": "rookery.tasks.key_door:KeyDoor",
     "WallCurriculum": "rookery.tasks.wall_curriculum:WallCurriculum",
     "TicTacToe": "rookery.tasks.games.board_games:TicTacToe",
