@@ -37,8 +37,10 @@ from rookery.models.cells.table import CELLS
 from rookery.rollout.hooks import Episode
 from rookery.tasks.bandits.drawn_weights import LinearBandit, QuadraticBandit, SharedBandit
 from rookery.tasks.goal_tasks import PointReach
+from rookery.tasks.hazard_grid import HazardGrid
 
 RESULTS = Path(__file__).parent / "results"
+HAZARD_LIMIT, HAZARD_OPTIMUM = 2.25, 0.4375  # see tests/tasks/test_hazard_grid.py
 CONTROL_STEPS = 100_000  # without learning more steps change nothing
 NOTHING: dict[str, Any] = {}
 FORGETFUL = {"algorithm.model.memory.kind": "none"}
@@ -291,6 +293,25 @@ def arena(**settings: Any) -> Callable[..., Trainer]:
     )
 
 
+def limited(seed: int, without: Mapping[str, Any], **more: Any) -> Trainer:
+    """PPO-Lagrangian on the hazard grid with its preset, whose limit of 2 leaves a margin; PPO, `without`."""
+    config = without or {"algorithm.name": "ppo_lagrangian"}
+    return Trainer("HazardGrid", config=[{"sampling.num_envs": 16}, config], preset="auto", seed=seed, **more)
+
+
+def share_of_limited_optimum(trainer: Trainer) -> float:
+    """Exact return on the hazard grid as a part of the best one within the limit on costs; 0 where the exact cost
+    exceeds it.
+    """
+    grid, learner = HazardGrid(), trainer.learners["main"]
+    obs = learner.policy.normalize({"obs": torch.from_numpy(grid.rules.obs)})
+    with torch.no_grad():
+        probabilities = learner.net.behavior(obs).log_probs.double().exp().numpy()
+    found, cost = grid.means(probabilities)
+    print(f"return {found:.4f}, cost {cost:.4f}", flush=True)
+    return found / HAZARD_OPTIMUM if cost <= HAZARD_LIMIT else 0.0
+
+
 def remembering(kind: str, **settings: Any) -> dict[str, Any]:
     """Settings of a policy with a memory of a kind, and of its environment."""
     return {"algorithm.model.memory.kind": kind, **({"env.config": settings} if settings else {})}
@@ -317,6 +338,25 @@ CLAIMS = [
     Claim("cartpole-appo", preset("CartPole-v1", "appo", LATE), 200_000, evaluation_return, 450, 0.1),
     Claim("frozen-lake-impala", preset("FrozenLake-v1", "impala", ICE), 300_000, evaluation_return, 0.95, 0.2),
     Claim("frozen-lake-appo", preset("FrozenLake-v1", "appo", ICE), 300_000, evaluation_return, 0.95, 0.2),
+    Claim("cartpole-trpo", preset("CartPole-v1", "trpo"), 100_000, evaluation_return, 475, 0.3),
+    Claim(
+        "pendulum-rpo",
+        preset("Pendulum-v1", settings={"algorithm.rpo_alpha": 0.5}),
+        200_000,
+        evaluation_return,
+        -250,
+        0.1,
+    ),
+    Claim(
+        "hazard-grid-ppo-lagrangian",
+        limited,
+        200_000,
+        share_of_limited_optimum,
+        0.9,
+        0.6,
+        without={"algorithm.name": "ppo"},
+        control_below=0.5,
+    ),
     Claim("pendulum-appo", preset("Pendulum-v1", "appo", LATE), 500_000, evaluation_return, -300, 0.3),
     *(
         Claim(

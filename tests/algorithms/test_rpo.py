@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from rookery import PPOConfig, Trainer
 from rookery.algorithms.on_policy.ppo import ppo_loss
-from rookery.algorithms.on_policy.rpo import with_moved_means
+from rookery.algorithms.on_policy.rpo import moved_means
 from rookery.core.batch import Minibatch
 from rookery.core.errors import ConfigError
 from rookery.core.spaces.arrays import action_spec
@@ -31,7 +31,7 @@ def rows(action):
 def test_the_density_of_a_moved_action_is_that_under_the_oppositely_moved_mean():
     action = torch.randn(500, 2, generator=torch.Generator().manual_seed(1))
     data, rng = rows(action), np.random.default_rng(5)
-    moved = with_moved_means(data, 0.5, action_spec(TWO), rng)
+    moved = moved_means(data, 0.5, action_spec(TWO), rng)
     noise = torch.from_numpy(np.random.default_rng(5).random((500, 2), dtype=np.float32)) - 0.5
     mean, log_std = torch.randn(500, 2, generator=torch.Generator().manual_seed(2)), torch.tensor([-1.0, 0.3])
     found = DiagonalGaussian(mean, log_std).log_prob(moved.action)
@@ -43,7 +43,7 @@ def test_the_density_of_a_moved_action_is_that_under_the_oppositely_moved_mean()
 def test_the_loss_is_that_of_moved_means_and_the_entropy_does_not_change():
     action = torch.randn(64, 2, generator=torch.Generator().manual_seed(1))
     data, cfg = rows(action), PPOConfig(entropy_coef=0.1)
-    moved = with_moved_means(data, 0.5, action_spec(TWO), np.random.default_rng(5))
+    moved = moved_means(data, 0.5, action_spec(TWO), np.random.default_rng(5))
     noise = data.action - moved.action
     mean, log_std = torch.zeros(64, 2), torch.zeros(2)
     loss, metrics = ppo_loss(Outputs(DiagonalGaussian(mean, log_std), torch.zeros(64, 1)), moved, cfg)
@@ -55,7 +55,7 @@ def test_the_loss_is_that_of_moved_means_and_the_entropy_does_not_change():
 def test_only_continuous_elements_of_an_action_are_moved():
     spec = action_spec(MIXED)
     action = torch.zeros(40, *spec.shape)
-    moved = with_moved_means(rows(action), 1.0, spec, np.random.default_rng(0)).action
+    moved = moved_means(rows(action), 1.0, spec, np.random.default_rng(0)).action
     assert not moved[:, :-2].any() and (moved[:, -2:] != 0).all()
 
 
@@ -70,8 +70,8 @@ def run(**settings):
 def test_an_update_draws_new_noise_in_each_epoch(monkeypatch):
     drawn = []
     monkeypatch.setattr(
-        "rookery.algorithms.on_policy.ppo.with_moved_means",
-        lambda data, alpha, action, rng: drawn.append(with_moved_means(data, alpha, action, rng)) or drawn[-1],
+        "rookery.algorithms.on_policy.ppo.moved_means",
+        lambda data, alpha, action, rng: drawn.append(moved_means(data, alpha, action, rng)) or drawn[-1],
     )
     moved, _ = run(rpo_alpha=0.5)
     assert len(drawn) == 4 and not torch.equal(drawn[0].action, drawn[1].action)

@@ -22,7 +22,7 @@ def optimum(limit):
 
 
 def best_policy(risky):
-    """Across from the rows in `risky`, around from the others; a row tells at the left wall which way it takes."""
+    """Across from the rows in `risky`, around from the others; the way is chosen at the left wall."""
     policy = np.zeros((STATES, 4))
     for row in range(ROWS):
         for column in range(COLUMNS):
@@ -71,6 +71,7 @@ def test_walls_stop_the_walker_and_an_episode_is_truncated():
 def test_the_means_of_the_best_policies(risky, expected):
     assert HazardGrid().means(best_policy(risky)) == pytest.approx(expected)
     assert optimum(expected[1]) == pytest.approx(expected[0])
+    assert optimum(2.25) == pytest.approx(0.4375)  # of the claim in benchmarks/learning.py
 
 
 def test_means_are_those_of_episodes():

@@ -470,8 +470,8 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "HazardGrid": {
             "sampling.num_envs": 16,
             "algorithm.cost_limit": 2.0,
-            "algorithm.multiplier_lr": 1e-3,
-            "algorithm.multiplier_kp": 0.01,
+            "algorithm.multiplier_lr": 5e-4,
+            "algorithm.multiplier_kp": 0.03,
             "algorithm.multiplier_max": 0.2,
             "stop.env_steps": 200_000,
         },

@@ -25,7 +25,7 @@ from rookery.algorithms.on_policy.actor_critic import (
     advantage_targets,
     importance_metrics,
 )
-from rookery.algorithms.on_policy.rpo import check_continuous, with_moved_means
+from rookery.algorithms.on_policy.rpo import check_continuous, moved_means
 from rookery.algorithms.rewarding import add_signals
 from rookery.algorithms.settings import ActorCriticSettings
 from rookery.core.batch import Minibatch, PenaltyMinibatch, Rollout
@@ -314,13 +314,10 @@ class PPO(Algorithm[PPOConfig]):
 
     def training_step(self, rollout: Rollout) -> Row:
         """Makes one update: targets, then epochs of minibatches."""
-        cfg, data = self.now(), self.before_update(self.targets(rollout))
-        means = Means()
+        cfg, data, means = self.now(), self.before_update(self.targets(rollout)), Means()
         for epochs in range(1, cfg.epochs + 1):  # noqa: B007 - used after the loop
             kl = Means()
-            rows = data
-            if cfg.rpo_alpha:
-                rows = with_moved_means(data, cfg.rpo_alpha, self.policy.action_spec, self.rng)
+            rows = moved_means(data, cfg.rpo_alpha, self.policy.action_spec, self.rng) if cfg.rpo_alpha else data
             batches = rows.shuffled(cfg.minibatch_size, self.rng)
             for metrics in gradient_steps(self.forward, self.loss, batches, self.optimizer, cfg, self.closed_form):
                 means.add(metrics)

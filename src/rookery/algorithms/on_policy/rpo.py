@@ -29,7 +29,7 @@ def check_continuous(action: ActionSpec, name: str) -> None:
         )
 
 
-def with_moved_means(data: MinibatchT, alpha: float, action: ActionSpec, rng: np.random.Generator) -> MinibatchT:
+def moved_means(data: MinibatchT, alpha: float, action: ActionSpec, rng: np.random.Generator) -> MinibatchT:
     """Returns the rows of an epoch with the mean of each continuous action element moved by a number uniform in
     [-alpha, alpha): the actions are moved by its negative.
 
