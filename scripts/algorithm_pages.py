@@ -43,6 +43,14 @@ CLAIMED = {
 }  # fmt: skip
 """Algorithms of claims whose name ends in no name of an algorithm; those that end in neither are PPO's."""
 
+EXPECTED = {
+    "ppo": "cartpole", "a2c": "cartpole-a2c", "impala": "cartpole-impala", "appo": "cartpole-appo", "es": "cartpole-es",
+    "ars": "cartpole-ars", "reinforce": "cartpole-reinforce", "pqn": "cartpole-pqn", "dqn": "cartpole-dqn",
+    "sac": "pendulum-sac", "td3": "pendulum-td3", "ddpg": "pendulum-ddpg", "linucb": "linear-bandit-linucb",
+    "lints": "linear-bandit-lints",
+}  # fmt: skip
+"""Claims with the task and the settings of the first command of a page."""
+
 BLOCK = "<!-- generated: {} -->"
 END = "<!-- end -->"
 
@@ -152,6 +160,19 @@ def claims() -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+def expected_line(rows: list[dict[str, Any]], claim: str) -> str:
+    """Returns what the first command of a page reaches, and in which time, as its claim was measured."""
+    row = next(row for row in rows if row["claim"] == claim)
+    scores = ", ".join(f"{run['score']:g}" for run in row["runs"])
+    seeds = ", ".join(str(run["seed"]) for run in row["runs"])
+    seconds = sorted(run["seconds"] for run in row["runs"])
+    return (
+        f"Expect, without a `--stop`: {row['what']} {scores} (seeds {seeds}) after {row['env_steps']:,} environment\n"
+        f"steps, in {seconds[0]:g} to {seconds[-1]:g} seconds on two cores. The command prints a line of progress every\n"
+        "few seconds, then the return, its interval and where the run is stored."
+    )
+
+
 def claims_table(rows: list[dict[str, Any]], page: str) -> str:
     """Returns the table of the claims of a page, with the curves of those that are in the zoo."""
     lines = [
@@ -195,6 +216,8 @@ def algorithm_pages() -> dict[str, str]:
         text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
         if page in by_page:
             text = with_block(text, "works with", works_with(by_page[page]), "## Works with")
+        if page in EXPECTED:
+            text = with_block(text, "expected", expected_line(measured[page], EXPECTED[page]), "")
         if page in measured:
             text = with_block(text, "claims", claims_table(measured[page], page), "## Results")
         pages[f"../algorithms/{page}.md"] = text
@@ -210,6 +233,9 @@ def with_block(text: str, name: str, content: str, heading: str) -> str:
     pattern = re.compile(re.escape(BLOCK.format(name)) + r".*?" + re.escape(END), re.S)
     if pattern.search(text):
         return pattern.sub(lambda _: block, text)
+    if not heading:  # behind the first block of code
+        end = text.index("\n```\n", text.index("\n```sh\n")) + len("\n```\n")
+        return f"{text[:end]}\n{block}\n{text[end:]}"
     if f"\n{heading}\n" in text:
         return text.replace(f"\n{heading}\n", f"\n{heading}\n\n{block}\n", 1)
     first = text.index("\n## ", text.index("\n## When to use it") + 1 if "\n## When to use it" in text else 0)

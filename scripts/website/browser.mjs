@@ -16,23 +16,23 @@ const [site, pictures] = process.argv.slice(2);
 // a term that people search for, and the pages of which one has to be first
 const TERMS = {
   "custom environment": ["how-to/own-environment"],
-  hyperparameters: ["how-to/tune", "reference/settings"],
+  hyperparameters: ["how-to/tune"],
   "frame stack": ["how-to/memory"],
-  "image observations": ["how-to/own-model", "how-to/own-environment", "how-to/atari"],
-  "action mask": ["how-to/own-environment"],
-  "resume training": ["how-to/stop-and-resume"],
-  "multi-agent": ["how-to/several-agents", "tutorial"],
+  "image observations": ["how-to/cookbook"],
+  "action mask": ["how-to/own-environment", "how-to/cookbook"],
+  "resume training": ["how-to/stop-and-resume", "how-to/cookbook"],
+  "multi-agent": ["how-to/several-agents"],
   "self-play": ["how-to/self-play"],
   ONNX: ["how-to/export"],
   "vectorized environments": ["how-to/vector-envs"],
-  "learning rate schedule": ["how-to/stop-and-resume", "reference/settings"],
-  NaN: ["troubleshooting/steps-skipped", "troubleshooting/obs-not-finite"],
+  "learning rate schedule": ["how-to/cookbook"],
+  NaN: ["troubleshooting"],
 };
 const SCREENS = [
   ["index", 1280, "light"],
-  ["how-to/own-environment", 1280, "dark"],
+  ["iteration", 1280, "dark"],
   ["algorithms/ppo", 1280, "light"],
-  ["results/learning", 1280, "dark"],
+  ["environments/gymnasium", 1280, "dark"],
   ["index", 380, "light"],
   ["algorithms/dqn", 380, "dark"],
 ];
@@ -60,6 +60,8 @@ const watched = async (options) => {
 const page = await watched({ viewport: { width: 1280, height: 900 } });
 await page.goto(root + "index.html");
 await page.locator(".md-search__button").first().click();
+await page.locator("dialog input").first().fill("environment");
+await page.locator("dialog ol > li > a").first().waitFor({ timeout: 60000 }); // the index is loaded
 for (const [term, right] of Object.entries(TERMS)) {
   await page.locator("dialog input").first().fill(term);
   await page.waitForTimeout(Number(process.env.WAIT ?? 1000)); // milliseconds until the results are those of the term

@@ -8,7 +8,17 @@ from pages import ROOT
 
 sys.path.append(str(ROOT / "scripts"))
 
-from algorithm_pages import CLAIMED, OF_OTHER_NAME, PAGES, claims, claims_table, supported_actions, works_with
+from algorithm_pages import (
+    CLAIMED,
+    EXPECTED,
+    OF_OTHER_NAME,
+    PAGES,
+    claims,
+    claims_table,
+    expected_line,
+    supported_actions,
+    works_with,
+)
 
 from rookery.algorithms.capabilities import known_capabilities
 from rookery.algorithms.names import ALGORITHMS
@@ -43,6 +53,11 @@ def test_what_an_algorithm_works_with_is_what_the_code_declares(page):
 @pytest.mark.parametrize("page", claims())
 def test_the_claims_of_a_page_are_the_measured_ones(page):
     assert claims_table(claims()[page], page) in text(page), "run: make docs"
+
+
+@pytest.mark.parametrize("page", EXPECTED)
+def test_what_the_first_command_of_a_page_is_said_to_reach_was_measured(page):
+    assert expected_line(claims()[page], EXPECTED[page]) in text(page), "run: make docs"
 
 
 def test_actions_that_an_algorithm_refuses_are_left_out():
