@@ -168,8 +168,8 @@ def expected_line(rows: list[dict[str, Any]], claim: str) -> str:
     seconds = sorted(run["seconds"] for run in row["runs"])
     return (
         f"Expect, without a `--stop`: {row['what']} {scores} (seeds {seeds}) after {row['env_steps']:,} environment\n"
-        f"steps, in {seconds[0]:g} to {seconds[-1]:g} seconds on two cores. The command prints a line of progress every\n"
-        "few seconds, then the return, its interval and where the run is stored."
+        f"steps, in {seconds[0]:g} to {seconds[-1]:g} seconds on two cores. The command prints a line of progress\n"
+        "every few seconds, then the return, its interval and where the run is stored."
     )
 
 
