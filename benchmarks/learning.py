@@ -50,9 +50,7 @@ SHUFFLED = {"returns": "shuffled among candidates"}
 LATE: dict[str, Any] = {"sampling.staleness": 1}  # the weights that play are an update older than those that learn
 ICE: dict[str, Any] = {**LATE, "sampling.num_envs": 16, "env.config": {"is_slippery": False}}
 FLAT = {"algorithm.model.entities_as": "flat", "algorithm.model.hidden": (96, 64)}  # with more weights than the set's
-QUANTILE: dict[str, Any] = {  # quantiles learn with less data a step, and a target network that stands still
-    "algorithm.values.kind": "quantile",
-    "algorithm.values.quantiles": 10,
+ONE_STEP: dict[str, Any] = {  # learns with less data a step, and a target network that stands still
     "algorithm.lr": Linear(2.3e-3, 0.0),
     "algorithm.n_step": 1,
     "algorithm.batch_size": 64,
@@ -61,8 +59,9 @@ QUANTILE: dict[str, Any] = {  # quantiles learn with less data a step, and a tar
     "algorithm.exploration.epsilon": Linear(1.0, 0.04, 8_000),
     "algorithm.model.hidden": (256, 256),
 }
+QUANTILE = {**ONE_STEP, "algorithm.values.kind": "quantile", "algorithm.values.quantiles": 10}
 IMPLICIT = {"algorithm.values.kind": "implicit", "algorithm.values.quantiles": 16}
-MUNCHAUSEN = {"algorithm.munchausen.weight": 0.9, "algorithm.n_step": 1}
+MUNCHAUSEN = {**ONE_STEP, "algorithm.munchausen.weight": 0.9}
 CATEGORICAL = {
     "algorithm.values.kind": "categorical",
     "algorithm.values.low": 0.0,
