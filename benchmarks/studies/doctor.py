@@ -276,11 +276,12 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=broken_runs.NAMES, help="broken runs; all by default")
     parser.add_argument("--seconds", type=float, default=60.0, help="longest time of play")
     parser.add_argument("--scripts", action="store_true", help="the readers' scripts only")
+    parser.add_argument("--runs", action="store_true", help="everything but the readers' scripts")
     given = parser.parse_args()
     assert __doc__
+    runs, heading, readers = PAGE.read_text(encoding="utf-8").partition(STRANGER.partition("\n\n")[0])
     if given.scripts:
-        kept = PAGE.read_text(encoding="utf-8").partition(STRANGER.partition("\n\n")[0])[0]
-        PAGE.write_text(kept + "\n".join([*strangers(given.seconds), ""]), encoding="utf-8")
+        PAGE.write_text(runs + "\n".join([*strangers(given.seconds), ""]), encoding="utf-8")
         return
     about = __doc__.partition("\n\n")[2]
     head = [
@@ -289,12 +290,13 @@ def main() -> None:
     head += [f"{', '.join(f'{key} {value}' for key, value in machine().items())}.\n\n{about}"]
     healthy = [*healthy_table("Healthy runs", healthy_runs(aside=False))]
     healthy += healthy_table("Healthy runs that were kept aside", healthy_runs(aside=True))
-    strange = [*strangers(given.seconds)] if given.names == broken_runs.NAMES else []
+    whole = given.names == broken_runs.NAMES
+    strange = [heading + readers.rstrip("\n")] if given.runs else [*strangers(given.seconds)] if whole else []
     rows: list[Examined] = []
     for name in given.names:
         rows.append(examined(name, given.seconds))
         print(name, rows[-1].is_explained, named(rows[-1].findings), f"{rows[-1].seconds:.1f} s", flush=True)
-        if given.names == broken_runs.NAMES:
+        if whole:
             PAGE.write_text("\n".join([*head, *broken_table(rows), *healthy, *strange, ""]), encoding="utf-8")
 
 

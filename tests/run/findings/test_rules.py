@@ -337,3 +337,9 @@ def test_a_schedule_that_is_over_early_is_found_with_its_steps_and_those_of_the_
     for one in found:
         assert path in one.message and "12,000" in one.message and "12000" in one.remedies[0]
         assert "60 updates are 12,000 env steps" in one.evidence[-2] or schedule.get("steps") != 60
+
+
+def test_a_number_of_the_policy_hides_the_schedule_of_all_policies():
+    settings = PPO | {"algorithm.lr": {"start": 1e-3, "end": 0.0, "steps": 60}, "policies.main.lr": 3e-4}
+    found = findings_of(windows_of(rows(returns=rising, updates=lambda n: n)), settings | {"stop.env_steps": 12_000})
+    assert "schedule-short" not in {one.rule for one in found}

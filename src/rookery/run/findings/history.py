@@ -79,14 +79,14 @@ class History:
     def schedules(self, policy: str) -> list[tuple[str, Schedule]]:
         """Returns the settings of a policy that have a schedule, by their path below the algorithm."""
         own, shared = f"policies.{policy}.", "algorithm."
-        found = {}
-        for path, value in self.settings.items():
-            prefix = next((one for one in (own, shared) if path.startswith(one)), None)
-            if prefix is None or not isinstance(value, Mapping) or not ("points" in value or "start" in value):
-                continue
-            with suppress(ConfigError):
-                found[path.removeprefix(prefix)] = read_schedule(self.setting(path.removeprefix(prefix), policy))
-        return list(found.items())
+        paths = {path.removeprefix(start) for start in (own, shared) for path in self.settings if path.startswith(start)}
+        found = []
+        for path in sorted(paths):
+            value = self.setting(path, policy)  # a number of the policy's own hides a schedule of all
+            if isinstance(value, Mapping) and ("points" in value or "start" in value):
+                with suppress(ConfigError):
+                    found.append((path, read_schedule(value)))
+        return found
 
     @cached_property
     def budget(self) -> float | None:
