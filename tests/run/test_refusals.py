@@ -671,8 +671,8 @@ MISTAKES = [
     ),
     (
         lambda: cart(ReinforceConfig(), sampling={"staleness": 1}),
-        "ConfigError: sampling.staleness = 1: policy 'main' is trained by Reinforce, ... use ppo, a2c, impala, appo, "
-        "alphazero, linucb, lints or",
+        "ConfigError: sampling.staleness = 1: policy 'main' is trained by Reinforce, ... use ppo, ppo_lagrangian, a2c, "
+        "impala, appo, alphazero, linucb, lints or",
     ),
     # courses of a curriculum
     (lambda: CourseConfig(), "ConfigError: a course has either lessons or widen"),

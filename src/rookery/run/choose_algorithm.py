@@ -42,7 +42,7 @@ OVERRIDE = "; --algo overrides"
 USUAL = "ppo"
 """Algorithm where nothing speaks for another one."""
 
-PREFERRED = (USUAL, "sac", "pqn", "dqn", "linucb", "alphazero")
+PREFERRED = (USUAL, "sac", "pqn", "dqn", "linucb", "alphazero", "ppo_lagrangian")
 """Algorithms with presets, the first choice first: those whose preset is measured before others
 (benchmarks/results/learning.md).
 """

@@ -1,4 +1,4 @@
-"""Rules about ends that a wrapper plays beyond, hides, or tells in another way."""
+"""Rules about ends that a wrapper ignores, hides, or changes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def ends_changed(recorder: Recorder) -> list[Finding]:
         ]
         as_end = [one for one in ended if one[0].over and one[0].terminated and one[1][1] and not one[1][0]]
         for these, line, rest in (
-            (hidden, "hides ends: episodes below it are over, and go on above it", "the end of an episode is not seen"),
+            (hidden, "hides ends: episodes end below it, and continue above it", "the end of an episode is not seen"),
             (as_cut, "reports terminations as truncations", "values after the end still count"),
             (as_end, "reports truncations as terminations", "values after a time limit count as 0"),
         ):

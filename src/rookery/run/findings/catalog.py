@@ -540,7 +540,7 @@ RULES: dict[str, RuleText] = {
     "ends-changed": RuleText(
         "warning",
         "play",
-        "A wrapper hides ends of the level below it, or tells a termination as a truncation or the other way round. "
+        "A wrapper hides ends of the level below it, or reports a termination as a truncation or the other way round. "
         "Ends that a wrapper adds, such as a time limit, are left out.",
         ("a wrapper returns the flags of another step, or constants",
          "a wrapper exchanges terminated and truncated, or joins them into one flag"),
