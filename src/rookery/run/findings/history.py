@@ -79,7 +79,9 @@ class History:
     def schedules(self, policy: str) -> list[tuple[str, Schedule]]:
         """Returns the settings of a policy that have a schedule, by their path below the algorithm."""
         own, shared = f"policies.{policy}.", "algorithm."
-        paths = {path.removeprefix(start) for start in (own, shared) for path in self.settings if path.startswith(start)}
+        paths = {
+            path.removeprefix(start) for start in (own, shared) for path in self.settings if path.startswith(start)
+        }
         found = []
         for path in sorted(paths):
             value = self.setting(path, policy)  # a number of the policy's own hides a schedule of all
