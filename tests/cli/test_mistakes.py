@@ -46,7 +46,7 @@ ALONE = [
     (f"{MEMORY}.kind=lsmt", "lstm"),
     (f"{MEMORY}.knd=lstm", "kind"),
     (f"{MEMORY}.kind=attention algorithm.model.memory.size=10", "4 heads cannot share"),
-    (f"{MEMORY}.kind=lstm algorithm.name=reinforce", "use ppo, a2c, impala, appo, dqn or sac"),
+    (f"{MEMORY}.kind=lstm algorithm.name=reinforce", "use ppo, ppo_lagrangian, a2c, impala, appo, dqn or sac"),
     # train: options
     (f"{CART} --num-envs 0", "command line: sampling.num_envs = 0: must be a whole number of at least 1"),
     (f"{CART} --seed -1", "command line: seed = -1: must be a whole number of at least 0 or null"),

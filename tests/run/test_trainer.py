@@ -469,6 +469,7 @@ FORGETTABLE = {
     "StackedActors": "reads the weights of snapshots, which never change, where they lie",
     "Ranks": "who learns together, told anew by whoever makes the trainer",
     "PolicyMapping": "made again from the settings; it remembers nothing",
+    "DrQ": "shares weights, which the critics save, and draws with the generator of the algorithm",
     "ActionNoise": "its block follows from the streams and the vector step",
     "Interrupt": "whether somebody asked to stop, asked anew by every train()",
     "Clock": "when the lap under way began; what has passed is in Run._seconds",

@@ -17,6 +17,7 @@ class LinTSConfig(LinearModelConfig):
     """Settings of LinTS. Environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.bandits.lin_ts:LinTS"
+    capabilities = LinearModelConfig.capabilities
 
     @property
     def explore(self) -> Literal["thompson"]:

@@ -17,6 +17,7 @@ class LinUCBConfig(LinearModelConfig):
     """Settings of LinUCB. Environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.bandits.lin_ucb:LinUCB"
+    capabilities = LinearModelConfig.capabilities
 
     @property
     def explore(self) -> Literal["ucb"]:

@@ -291,8 +291,8 @@ class TRPO(Algorithm[TRPOConfig]):
         if self.net.critic_trunk is None:
             raise ConfigError(
                 f"policies.{name}.model: TRPO needs values with networks of their own, because only the policy's "
-                "weights move within its KL limit: set model.shared_trunk to false, and let your own model return "
-                "features (model.output=features); ppo shares networks"
+                "weights move within its KL limit: set model.shared_trunk to false, use no memory, and let your own "
+                "model return features (model.output=features); ppo shares networks"
             )
         whole = flatten(self.net.parts)
         acting: list[nn.Module] = [policy.head, policy.trunk]
