@@ -46,7 +46,7 @@ class Couriers(ParallelEnv):
         return obs, rewards, ended, cut, {agent: {} for agent in actions}
 
     def observe(self):
-        """The mistake: nothing in the observation tells the shared policy which courier it is."""
+        """The mistake: nothing in the observation says which courier the shared policy acts for."""
         obs = {}
         for index, agent in enumerate(self.possible_agents):
             obs[agent] = np.array([self.places[agent]], np.float32)
