@@ -202,7 +202,7 @@ class PointReach(GoalTask):
         """Returns minus the distances if `dense`, else as `GoalTask.compute_reward`."""
         if not self.dense:
             return super().compute_reward(achieved_goal, desired_goal, info)
-        return np.negative(np.linalg.norm(achieved_goal - desired_goal, axis=-1))
+        return np.asarray(-np.linalg.norm(achieved_goal - desired_goal, axis=-1))
 
     def render(self) -> np.ndarray:
         """Returns an image ``[height, width, 3]`` uint8: point and goal, seen along the last axes."""
