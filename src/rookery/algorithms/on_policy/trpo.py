@@ -24,7 +24,7 @@ from rookery.algorithms.on_policy.actor_critic import ActorCritic, advantage_tar
 from rookery.algorithms.on_policy.ppo import normalize_advantages
 from rookery.algorithms.rewarding import add_signals
 from rookery.algorithms.settings import OnPolicySettings
-from rookery.core.batch import Demand, Minibatch, Rollout
+from rookery.core.batch import Minibatch, Rollout
 from rookery.core.errors import ConfigError
 from rookery.core.flat import Flat, flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
@@ -306,16 +306,6 @@ class TRPO(Algorithm[TRPOConfig]):
         self.return_spread = ReturnSpread(cfg.gamma)
         self.value_scale = ValueScale(is_fixed=not cfg.normalize_values, below_1=self.return_scale is None)
         self.rng = streams.generator(Role.LEARNER, name)
-
-    @property
-    def demand(self) -> Demand:
-        """Fragments of `fragment_length`, `rollout_size` decisions per update."""
-        return Demand(self.cfg.fragment_length, self.cfg.rollout_size)
-
-    @property
-    def rows_per_step(self) -> int:
-        """Returns the size of a minibatch of the value function."""
-        return self.cfg.minibatch_size
 
     def summary(self) -> Row:
         """Reports rewards and learning of the signals."""
