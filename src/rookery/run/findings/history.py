@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from operator import itemgetter
 from statistics import median
 from typing import Any
 
@@ -78,16 +79,14 @@ class History:
 
     def schedules(self, policy: str) -> list[tuple[str, Schedule]]:
         """Returns the settings of a policy that have a schedule, by their path below the algorithm."""
-        own, shared = f"policies.{policy}.", "algorithm."
-        paths = {
-            path.removeprefix(start) for start in (own, shared) for path in self.settings if path.startswith(start)
-        }
-        found = []
-        for path in sorted(paths):
-            value = self.setting(path, policy)  # a number of the policy's own hides a schedule of all
-            if isinstance(value, Mapping) and ("points" in value or "start" in value):
-                with suppress(ConfigError):
-                    found.append((path, read_schedule(value)))
+        starts, found = (f"policies.{policy}.", "algorithm."), []
+        for path, value in self.settings.items():
+            if isinstance(value, dict) and ("points" in value or "start" in value) and path.startswith(starts):
+                own = path.removeprefix(starts[0]).removeprefix(starts[1])
+                if self.setting(own, policy) is value:  # a number of the policy's own hides a schedule of all
+                    with suppress(ConfigError):
+                        found.append((own, read_schedule(value)))
+        found.sort(key=itemgetter(0))
         return found
 
     @cached_property

@@ -208,9 +208,9 @@ def steps_skipped(run: History, policy: str) -> Finding | None:
 def lr_exhausted(run: History, policy: str) -> Finding | None:
     """Finds a run that continues after its learning rate has reached 0."""
     past = run.column("lr", policy, past=True)
-    if run.now["iteration"] < LATER or not past or not max(past) > 0:
+    if run.now["iteration"] < LATER or not past or not (high := max(past)) > 0:
         return None
-    without = sum(value < 1e-3 * max(past) for value in past)
+    without = sum(value < 1e-3 * high for value in past)
     if without < max(EXHAUSTED * len(past), 3):
         return None
     return finding(
