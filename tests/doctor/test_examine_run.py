@@ -135,7 +135,10 @@ def test_it_ends_in_time(tmp_path):
 def test_nothing_is_played_without_time_or_checkpoint(tmp_path, monkeypatch):
     run = stored(tmp_path)
     monkeypatch.setattr(Trainer, "load", None)
-    assert examine_run(run, time_limit=0).notes == ["nothing was played: --seconds 0"]
+    diagnosis = examine_run(run, time_limit=0)
+    assert diagnosis.notes == ["nothing was played: --seconds 0"]
+    (line,) = diagnosis_lines(diagnosis)
+    assert "only rows and files were examined, and nothing found; nothing was played" in line
 
 
 def test_the_environment_of_a_run_without_a_checkpoint_is_played_at_random(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from gymnasium import wrappers
 from gymnasium.spaces import Box, Discrete
 
+from rookery.doctor.wrappers import audit
 from rookery.doctor.wrappers.audit import wrapper_findings
 from rookery.doctor.wrappers.record import play_recorded
 
@@ -304,3 +305,33 @@ def test_calls_are_recorded_level_by_level():
     assert [call.reward["agent"] for call in steps] == [
         sum(one.reward["agent"] for one in call.steps_below) for call in steps
     ]
+
+
+def test_an_environment_that_raises_has_no_finding_here_and_a_fault_of_a_rule_is_raised(monkeypatch):
+    class Raises(gymnasium.Wrapper):
+        def step(self, action):
+            raise KeyError("of the environment")
+
+    assert wrapper_findings(lambda: Raises(Walk()), time.monotonic() + 5.0) == []
+    assert wrapper_findings(lambda: 1 / 0, time.monotonic() + 5.0) == []
+    monkeypatch.setattr(audit, "seed_kept", lambda recorder: {}["a fault of a rule"])
+    with pytest.raises(KeyError, match="a fault of a rule"):
+        wrapper_findings(lambda: View(Walk()), time.monotonic() + 5.0)
+
+
+def test_a_wrapper_may_catch_what_the_level_below_raises():
+    class Fragile(Walk):
+        def step(self, action):
+            if self.time == 5:
+                raise ValueError("of the environment")
+            return super().step(action)
+
+    class Catches(gymnasium.Wrapper):
+        def step(self, action):
+            try:
+                return self.env.step(action)
+            except ValueError:
+                return self.env.look()[0], 0.0, True, False, {}
+
+    recorder = play_recorded(lambda: Catches(Fragile()), None, time.monotonic() + 10.0, 2)
+    assert sum(call.over for call in recorder.levels[0]) == 2

@@ -12,6 +12,7 @@ from rookery import Trainer
 from rookery.core.errors import ConfigError
 from rookery.core.settings.script_objects import ScriptRecord
 from rookery.doctor.examine_run import examine_run
+from rookery.run.checkpoint.script_file import with_classes
 
 SCRIPT = """
 from __future__ import annotations
@@ -144,3 +145,61 @@ def test_only_statements_that_are_needed_run(tmp_path):
     assert script.find("__main__:Outer.Inner")().use() == 2
     with pytest.raises(ConfigError, match="ZeroDivisionError"):
         script.find("__main__:raise_here")
+
+
+OWN = SCRIPT.replace(
+    "def mapping(",
+    """
+from typing import ClassVar
+from rookery import PPO
+
+
+class Own(PPO):
+    calls = 0
+
+    def training_step(self, rollout):
+        type(self).calls += 1
+        return super().training_step(rollout)
+
+
+@dataclass(frozen=True)
+class OwnConfig(PPOConfig):
+    algorithm: ClassVar[str] = "__main__:Own"
+    extra: float = 0.5
+
+
+def mapping(""",
+).replace("PPOConfig(rollout", "OwnConfig(rollout")
+
+
+def test_an_algorithm_and_settings_of_a_script_are_found_again(tmp_path):
+    run_script(tmp_path, text=OWN)
+    with Trainer.load(tmp_path / "run", console="quiet") as trainer:
+        trainer.train_iteration()
+        assert type(trainer.learners["main"]).calls == 1
+        assert trainer.config.policies["main"].algorithm.extra == 0.5
+        trainer.save(tmp_path / "again")
+    with Trainer.load(tmp_path / "again", console="quiet") as trainer:
+        assert type(trainer.learners["main"]).__name__ == "Own"
+    assert not examine_run(tmp_path / "run", time_limit=2.0).notes
+
+
+def test_the_doctor_reads_settings_of_a_script_without_a_checkpoint(tmp_path):
+    run_script(tmp_path, text=OWN.replace("trainer.save()", "pass").replace('Trainer.load("run").close()', "pass"))
+    diagnosis = examine_run(tmp_path / "run", time_limit=3.0)
+    assert diagnosis.notes == ["the run has no checkpoint: its environment was played at random only"]
+
+
+def test_settings_of_a_script_of_another_user_are_refused(tmp_path, monkeypatch):
+    run_script(tmp_path, text=OWN)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "another user"))
+    (note, *_) = examine_run(tmp_path / "run", time_limit=2.0).notes
+    assert "__main__:OwnConfig" in note and "not written by you" in note
+
+
+def test_a_text_of_the_environment_stays_a_text(tmp_path):
+    values = {"env": {"name": "__main__:Walk", "config": {"name": "__main__:Walk"}}}
+    (tmp_path / "some.py").write_text("class Walk: pass\n")
+    found = with_classes(values, ScriptRecord(str(tmp_path / "some.py"), ""))
+    assert found["env"]["name"].__name__ == "Walk" and found["env"]["config"]["name"] == "__main__:Walk"
+    assert with_classes(values, None) == values

@@ -14,6 +14,7 @@ from typing import Any
 
 from rookery.algorithms.names import ALGORITHMS
 from rookery.core.settings.layers import import_object
+from rookery.core.settings.script_objects import import_beside
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def capabilities_of(settings: type, learner: object) -> Capabilities:
     """
     found: Capabilities = settings.capabilities  # type: ignore[attr-defined]
     path, declared = (getattr(cls, "algorithm", "") for cls in (settings, _declaring(settings)))
-    if declared not in ("", path) and not isinstance(learner, import_object(declared)):
+    if declared not in ("", path) and not isinstance(learner, import_beside(settings, declared)):
         found = replace(found, supports_staleness=False, supports_memory=False)
     own = [old for old in OLD_ALGORITHM_FLAGS if not isinstance(getattr_static(learner, old), OldFlag)]
     if own:

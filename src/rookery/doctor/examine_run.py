@@ -15,7 +15,6 @@ from typing import Any
 from rookery.core.errors import ConfigError, EnvError, RookeryError
 from rookery.core.process.torch_modes import own_torch
 from rookery.core.seeding import Streams
-from rookery.core.settings.script_objects import PREFIX
 from rookery.core.settings.starting_folder import started_in
 from rookery.core.settings.trust import IMPORT_PATH, OBJECT, TrustCode
 from rookery.doctor.decision_rules import decision_findings, with_shared
@@ -40,7 +39,6 @@ from rookery.models.build import ModelConfig
 from rookery.report.finding import Finding
 from rookery.rollout.mapping import EpisodeInfo
 from rookery.run.checkpoint.checkpoint import read_checkpoint
-from rookery.run.checkpoint.script_file import stored_script
 from rookery.run.checks.trusted_code import stored_config, without_foreign_code
 from rookery.run.findings.catalog import causes_first, finding
 from rookery.run.findings.diagnose import findings_of_rows
@@ -60,6 +58,9 @@ FOR_WRAPPERS = 0.25
 
 TRIALS = 3
 """Trials of an experiment that are examined: the worst ones."""
+
+UNPLAYED = "nothing was played"
+"""Begins a note on a run that was not played."""
 
 REAL_PLAYER = "is a program outside, which is stepped with --play only"
 
@@ -88,6 +89,11 @@ class Diagnosis:
     findings: list[Finding]
     facts: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_unplayed(self) -> bool:
+        """Whether nothing was played, so that most rules have seen nothing."""
+        return any(one.startswith(UNPLAYED) for one in self.notes)
 
 
 def examine(
@@ -129,7 +135,7 @@ def examine_run(
     facts: list[str] = []
     notes: list[str] = []
     if reason := _why_not_play(run, time_limit, play):
-        notes.append(f"nothing was played: {reason}")
+        notes.append(f"{UNPLAYED}: {reason}")
     else:
         try:
             if not play and (reason := _robot_in(run, trust_code)):
@@ -142,7 +148,7 @@ def examine_run(
         except EnvError as error:
             found += [_env_failure(error)]
         except RookeryError as error:
-            notes += [f"nothing was played: {line}" for line in str(error).splitlines()[:3]]
+            notes += [f"{UNPLAYED}: {line}" for line in str(error).splitlines()[:3]]
     kept = {(one.rule, one.subject): one for one in reversed(found) if one.rule not in ignored}
     return Diagnosis(run, causes_first(reversed(kept.values())), facts, notes)
 
@@ -194,7 +200,7 @@ def _play(
     assert run.checkpoint is not None
     with own_torch(1), Trainer.load(run.checkpoint, trust_code=trust_code, console="quiet") as trainer:
         if not has_throwaways(trainer.env) and not play:
-            notes.append(f"nothing was played: {trainer.env.name} {REAL_PLAYER}")
+            notes.append(f"{UNPLAYED}: {trainer.env.name} {REAL_PLAYER}")
             return of_rows
         history = History(windows_of(run.rows), run.settings) if run.rows else None
         learns = history is not None and bool(history.returns) and not history.is_stuck
@@ -250,8 +256,6 @@ def _play_env(run: StoredRun, until: float, play: bool, trust_code: TrustCode) -
     if not run.env or not file.is_file():
         return []
     config = stored_config(file, trust_code)
-    if run.env.startswith(PREFIX) and (script := stored_script(run.folder)) is not None:
-        config = config.replace(env=config.env.replace(name=script.find(run.env)))
     if not play and getattr(config.env.name, "throwaway", True) is False:
         raise ConfigError(f"{run.env} {REAL_PLAYER}")
 

@@ -34,6 +34,8 @@ def diagnosis_lines(diagnosis: Diagnosis) -> list[str]:
     """Returns the text of a diagnosis: one line for a run without findings."""
     run, findings = diagnosis.run, diagnosis.findings
     found = counts(findings) if findings else without_findings(run)
+    if diagnosis.is_unplayed and not findings:
+        found = f"only {'rows and ' * bool(run.rows)}files were examined, and {found}"
     return [f"{headline(run)}: {found}{more(diagnosis)}", *paragraphs(findings, run)]
 
 

@@ -453,7 +453,7 @@ class Run(ShownAsFacts, ForeignNames, Stateful):
                 self._frozen.append(name)
                 self._pool.add_policy(name, policy.requires_grad_(False), None)
                 continue
-            make: type[Algorithm[Any]] = ALGORITHM.find(entry.algorithm.algorithm)
+            make: type[Algorithm[Any]] = ALGORITHM.find(entry.algorithm.algorithm, type(entry.algorithm))
             learner = self.learners[name] = join_ranks(make(policy, entry.algorithm, self._streams, name), self._ranks)
             learner.staleness = self.config.sampling.lag
             check_learner(learner, self.resolved)

@@ -23,7 +23,8 @@ from typing import Any
 
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.process.tracebacks import described
-from rookery.core.settings.fields import object_name
+from rookery.core.settings.fields import Settings, hints_of, object_name
+from rookery.core.settings.layers import import_object
 from rookery.core.settings.starting_folder import started_in, starting_folder
 
 MAIN = "__main__"
@@ -174,6 +175,10 @@ class ScriptDefinitions:
         self._run(self._needed([first]), name)
         if (found := _inside(vars(self.module), name)) is None:
             raise ConfigError(f"{file}: this script has no {name!r}")
+        if isinstance(found, type) and issubclass(found, Settings):
+            with self._as_started():  # types of its fields that are texts have names of the script
+                for base in found.__mro__:
+                    hints_of(base)
         return found
 
     def register(self, env_id: str) -> None:
@@ -212,8 +217,8 @@ class ScriptDefinitions:
     @contextmanager
     def _as_started(self) -> Iterator[None]:
         """Context in which the script finds its arguments, its folder and the modules beside it."""
-        before, beside = sys.argv, os.path.dirname(self.record.file)
-        sys.argv = [self.record.file, *self.record.arguments]
+        before, beside = (sys.argv, sys.modules[MAIN]), os.path.dirname(self.record.file)
+        sys.argv, sys.modules[MAIN] = [self.record.file, *self.record.arguments], self.module
         if beside not in sys.path:
             sys.path.insert(0, beside)
         token = _DEFINING.set(self.record.file)
@@ -222,7 +227,7 @@ class ScriptDefinitions:
                 yield
         finally:
             _DEFINING.reset(token)
-            sys.argv = before
+            sys.argv, sys.modules[MAIN] = before
 
 
 def refuse_while_defining(what: str) -> None:
@@ -239,6 +244,20 @@ def refuse_while_defining(what: str) -> None:
             f"{script}: a class or function that is needed from this script uses a name whose definition {what}; "
             "move the class or function to a module of its own"
         )
+
+
+def import_beside(value: Any, text: str) -> Any:
+    """Returns the class or function of an import path that an object has, as settings have that of their algorithm.
+
+    Args:
+        value: The object: ``__main__:Name`` is of the script that defines it.
+        text: The import path.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    opened = _opened_with(value) if text.startswith(PREFIX) else None
+    return import_object(text) if opened is None else opened.find(text.removeprefix(PREFIX))
 
 
 _scripts: dict[ScriptRecord, ScriptDefinitions] = {}
@@ -323,7 +342,9 @@ def _statement(node: ast.stmt, file: str, flags: int, imported: Collection[str])
     last = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
     texts = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
     binds = (changed - {""}).union(*(found.get(name, set()) for name in BINDS))
-    uses = set[str]().union(*(found.get(name, set()) for name in USES))
+    types = [one.annotation for one in ast.walk(node) if isinstance(one, ast.AnnAssign)]  # may be texts when it runs
+    uses = {one.id for kind in types for one in ast.walk(kind) if isinstance(one, ast.Name)}
+    uses = uses.union(*(found.get(name, set()) for name in USES))
     return Statement(code, frozenset(binds), frozenset(uses), frozenset(texts if last in REGISTER else ()))
 
 

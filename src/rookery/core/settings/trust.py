@@ -21,6 +21,7 @@ from rookery.core.packages import OWN
 from rookery.core.settings.fields import Settings, object_name, show
 from rookery.core.settings.layers import import_object, mapping_of
 from rookery.core.settings.reach import Objection
+from rookery.core.settings.script_objects import import_beside
 
 OBJECT = "~object"
 """Key of the name of a class or function in saved settings."""
@@ -71,13 +72,17 @@ class CodeKind:
             return self.fits(found)
         return self.functions and callable(found) and (self.compiled or not isinstance(found, COMPILED))
 
-    def find(self, name: str) -> Any:
+    def find(self, name: str, named_by: Any = None) -> Any:
         """Returns the class or function that ``module:Name`` names.
+
+        Args:
+            name: The import path.
+            named_by: The object that has it, which may be of a script.
 
         Raises:
             ConfigError: If there is none, or it is of another kind.
         """
-        found = import_object(name)
+        found = import_beside(named_by, name)
         if not self.accepts(found):
             raise ConfigError(f"{name}: is {a_kind(found)}, not {self.label}")
         return found

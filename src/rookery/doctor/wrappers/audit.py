@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from rookery.core.errors import RookeryError
 from rookery.doctor.own_statistics import own_statistics
 from rookery.doctor.wrappers.actions import actions_changed
 from rookery.doctor.wrappers.ends import ends_changed, steps_after_end
@@ -37,7 +38,7 @@ def wrapper_findings(
     if make is None or now > until:
         return []
     found: list[Finding] = []
-    with suppress(Exception):  # environments of another style, and those that fail, have findings of their own
+    with suppress(RookeryError):  # environments of another style, and those that fail, have findings of their own
         chance = play_recorded(make, None, now + SHARE * (until - now))
         if len(chance.levels) == 1:
             return []

@@ -10,6 +10,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from rookery.core.errors import EnvError
+from rookery.core.process.tracebacks import described
 from rookery.core.spaces.arrays import MASK
 from rookery.envs.random_play import is_over, single_episode
 
@@ -97,10 +99,14 @@ class Recorder:
             self._open.append(call)
             try:
                 result = function(*given, **named)
+                self.levels[number].append(call)
+                self._fill(call, result)
+            except Exception as error:
+                if len(self._open) > 1 or isinstance(error, EnvError):
+                    raise  # as it is, since a wrapper may catch it
+                raise EnvError(f"{self.names[number]}: {described(error)}") from error
             finally:
                 self._open.pop()
-            self.levels[number].append(call)
-            self._fill(call, result)
             return result
 
         return recorded
@@ -146,8 +152,14 @@ def play_recorded(make: Callable[[], Any], choose: Choose | None, until: float, 
         choose: Chooses its actions; None = random ones.
         until: Time of `time.monotonic` at which it ends.
         most: Number of episodes after which it ends.
+
+    Raises:
+        EnvError: If the environment raises, or is of another style.
     """
-    env = make()
+    try:
+        env = make()
+    except Exception as error:
+        raise EnvError(f"the environment cannot be made: {described(error)}") from error
     try:
         recorder, left = Recorder(env), MOST_STEPS
         choose = choose or random_choice(env)
@@ -163,7 +175,9 @@ def play_recorded(make: Callable[[], Any], choose: Choose | None, until: float, 
 
 
 def random_choice(env: Any) -> Choose:
-    """Returns a choice of random allowed actions, which depends on the number of earlier choices alone."""
+    """Returns a choice of random allowed actions, which depends on the number of earlier choices alone; it raises an
+    `EnvError` for spaces of another style.
+    """
     spaces: dict[Any, Any] = {}
 
     def sample(agent: Any, mask: np.ndarray | None) -> Any:
@@ -175,13 +189,16 @@ def random_choice(env: Any) -> Choose:
                 space = space(agent) if callable(space) and not hasattr(space, "sample") else space
             space.seed(len(spaces))
             spaces[agent] = space
-        usable = mask is not None and np.ndim(mask) == 1 and np.any(mask) and hasattr(spaces[agent], "n")
+        usable = mask is not None and np.shape(mask) == (getattr(spaces[agent], "n", None),) and np.any(mask)
         return spaces[agent].sample(np.asarray(mask, np.int8)) if usable else spaces[agent].sample()
 
     def choose(obs: Any, info: Mapping[str, Any]) -> Any:
-        if not _is_by_agent(env, obs):
-            return sample(None, _mask(obs, info))
-        return {agent: sample(agent, _mask(one, info.get(agent, {}))) for agent, one in obs.items()}
+        try:
+            if not _is_by_agent(env, obs):
+                return sample(None, _mask(obs, info))
+            return {agent: sample(agent, _mask(one, info.get(agent, {}))) for agent, one in obs.items()}
+        except Exception as error:
+            raise EnvError(f"there is no random action for it: {described(error)}") from error
 
     return choose
 

@@ -53,7 +53,7 @@ from rookery.envs.vector.specs import register_again
 from rookery.report.metrics_file import sync_rows
 from rookery.run.checkpoint.earlier_settings import kept_defaults, note_of
 from rookery.run.checkpoint.path_folders import folders_of
-from rookery.run.checkpoint.script_file import script_record
+from rookery.run.checkpoint.script_file import script_record, with_classes
 from rookery.run.settings import RunConfig
 
 FORMAT = 2
@@ -357,7 +357,9 @@ def layer_to_load(saved: Saved, given: Collection[str], play: bool | VectorEnv) 
         try:
             if path == "env.name" and isinstance(value, str) and saved.script is not None and play:
                 register_again(saved.script, value)
-            values[path] = _read(value, saved.find if play or path not in ENV else lambda name: name)
+            is_used = bool(play) or path not in ENV
+            value = with_classes(value, saved.script, path) if is_used else value
+            values[path] = _read(value, saved.find if is_used else lambda name: name)
             lost.pop(path, None)
         except ConfigError as error:
             lost[path] = f"{path} was {error}"

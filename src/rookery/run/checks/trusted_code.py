@@ -24,6 +24,7 @@ from rookery.models.build import NETWORK
 from rookery.run.checkpoint.checkpoint import Saved
 from rookery.run.checkpoint.client_tokens import with_new_token, with_own_token
 from rookery.run.checkpoint.run_dir import RunDir
+from rookery.run.checkpoint.script_file import stored_script, with_classes
 from rookery.run.checks.foreign_settings import objections_in, says
 from rookery.run.lessons.parameters import SAMPLER
 from rookery.run.settings import RunConfig
@@ -194,13 +195,14 @@ def check_settings(
 
 
 def stored_config(file: Path, trust_code: TrustCode) -> RunConfig:
-    """Returns the settings of a run from its ``config.yaml``.
+    """Returns the settings of a run from its ``config.yaml``, with the classes of its script.
 
     Raises:
         ConfigError: If it is another user's and names code or values that are not trusted, or is no longer valid.
     """
     layer = yaml_layer(file)
-    checked = replace(layer, values=check_settings(file, layer.values, trust_code))
+    values = with_classes(check_settings(file, layer.values, trust_code), stored_script(file.parent))
+    checked = replace(layer, values=values)
     return resolve(RunConfig, [checked], ALGORITHMS).config
 
 
