@@ -18,7 +18,7 @@ from rookery.core.io.encoding import EncodingError, encode
 from rookery.core.packages import is_own
 from rookery.core.process.torch_modes import users_modes
 from rookery.core.settings.hints import ForeignNames
-from rookery.core.spaces.arrays import Tree
+from rookery.core.spaces.arrays import ActionSpec, Tree
 from rookery.core.state import Stateful
 from rookery.envs.base import SeedPlan, Step, VectorEnv, has_own_episodes
 from rookery.envs.parameters import parameters_of
@@ -252,15 +252,30 @@ class EpisodeListeners(Stateful):
             tables: Policies of its rows, one table per kind.
             lengths: ``[lanes]`` environment steps of each lane's episode.
         """
-        for lane, episode in enumerate(self.episodes):
-            assert episode is not None
-            if step.stepped is not None and not step.stepped[lane]:
-                continue
-            episode.length = int(lengths[lane])
-            self._note(episode, step, tables)
-            if not step.ended[lane]:
+        running = [episode for episode in self.episodes if episode is not None]
+        if step.stepped is not None:
+            running = [episode for episode in running if step.stepped[episode.lane]]
+        acted = [self._actions(kind.action, table) for kind, table in zip(self.env.kinds, tables, strict=True)]
+        values = [(rows.reward.tolist(), table.returns.tolist(), table.joined.tolist())
+                  for rows, table in zip(step.rows, tables, strict=True)]  # fmt: skip
+        for episode in running:
+            episode.length = int(lengths[episode.lane])
+            episode.info, episode.reward = self.env.infos.get(episode.lane, {}), {}
+            for kind, actions, (reward, returns, joined) in zip(self.env.kinds, acted, values, strict=True):
+                for row, agent in enumerate(kind.agents, episode.lane * len(kind.agents)):
+                    if row in actions:
+                        episode.action[agent] = actions[row]
+                    if row in actions or reward[row]:
+                        episode.reward[agent] = reward[row]
+                    if joined[row] or returns[row]:
+                        episode.returns[agent] = returns[row]
+            if step.ended[episode.lane]:
+                self._keep_final(episode, step)
+            else:
                 self._observe(episode, step)
-            self._notify("on_episode_step", episode)
+        with users_modes():  # once, because it costs more than a short callback
+            for episode in running:
+                self._call("on_episode_step", episode)
 
     def end(self, result: EpisodeResult, step: Step, tables: Sequence[RowTable]) -> EpisodeResult:
         """Ends an episode; returns its result with the metrics and histograms set by listeners.
@@ -285,15 +300,30 @@ class EpisodeListeners(Stateful):
         return replace(result, metrics=metrics, histograms=histograms, sources=episode.sources)
 
     def _notify(self, moment: str, episode: Episode) -> None:
+        if self._listening[moment]:
+            with users_modes():
+                self._call(moment, episode)
+
+    def _call(self, moment: str, episode: Episode) -> None:
         for name, listener in self._listening[moment]:
             known = len(episode.metrics)
-            with users_modes():
-                getattr(listener, moment)(episode)
+            getattr(listener, moment)(episode)
             if len(episode.metrics) > known:
                 episode.sources.update(dict.fromkeys(list(episode.metrics)[known:], name))
 
+    @staticmethod
+    def _actions(spec: ActionSpec, table: RowTable) -> dict[int, Any]:
+        """Returns the actions of a kind's last step, as passed to the environment, by row."""
+        actions: dict[int, Any] = {}
+        for route in table.acted:
+            rows, decided = route.rows, route.policy.decided
+            assert decided is not None
+            numbers = range(rows.start, rows.stop, rows.step) if isinstance(rows, slice) else rows.tolist()
+            actions.update(zip(numbers, spec.to_env(decided.action.copy()), strict=True))
+        return actions
+
     def _note(self, episode: Episode, step: Step, tables: Sequence[RowTable]) -> None:
-        """Stores actions, rewards and final observations of a lane's step in its episode."""
+        """Stores infos, actions, rewards and observations of a lane's last step in an episode that is not followed."""
         episode.info = self.env.infos.get(episode.lane, {})
         episode.reward = {}
         for kind, rows, table in zip(self.env.kinds, step.rows, tables, strict=True):
@@ -303,15 +333,16 @@ class EpisodeListeners(Stateful):
                 agent = kind.agents[row - first]
                 episode.action[agent] = kind.action.to_env(decided.action[position : position + 1].copy())[0]
                 episode.reward[agent] = float(rows.reward[row])
-                if not self.every_step:
-                    episode.obs[agent] = {path: array[position].copy() for path, array in decided.obs.items()}
+                episode.obs[agent] = {path: array[position].copy() for path, array in decided.obs.items()}
             for column in np.flatnonzero(rows.reward[first:last]).tolist():
                 episode.reward[kind.agents[column]] = float(rows.reward[first + column])
-            if self.every_step:
-                for row, agent in enumerate(kind.agents, first):
-                    if table.joined[row] or table.returns[row]:
-                        episode.returns[agent] = float(table.returns[row])
-            low, high = np.searchsorted(rows.final_index, (first, last)).tolist() if len(rows.final_index) else (0, 0)
+        self._keep_final(episode, step)
+
+    def _keep_final(self, episode: Episode, step: Step) -> None:
+        """Stores the final observations of a lane's agents that were truncated in a step."""
+        for kind, rows in zip(self.env.kinds, step.rows, strict=True):
+            first = episode.lane * len(kind.agents)
+            low, high = np.searchsorted(rows.final_index, (first, first + len(kind.agents))).tolist()
             for position in range(low, high):
                 agent = kind.agents[int(rows.final_index[position]) - first]
                 episode.obs[agent] = {path: array[position].copy() for path, array in rows.final_obs.items()}
@@ -320,6 +351,6 @@ class EpisodeListeners(Stateful):
         """Stores the observations of the agents that must act next."""
         for kind, rows in zip(self.env.kinds, step.rows, strict=True):
             first = episode.lane * len(kind.agents)
-            for column in np.flatnonzero(rows.waiting[first : first + len(kind.agents)]).tolist():
-                seen = {path: array[first + column].copy() for path, array in rows.obs.items()}
-                episode.obs[kind.agents[column]] = seen
+            for row, agent in enumerate(kind.agents, first):
+                if rows.waiting[row]:
+                    episode.obs[agent] = {path: array[row].copy() for path, array in rows.obs.items()}
