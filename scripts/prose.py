@@ -77,6 +77,12 @@ PATTERN = re.compile(
     rf"\b(?:{'|'.join(word.replace(' ', GAP) for word in HARD if word != 'is due')})\b|\bis{GAP}due\b(?!{GAP}to\b)",
     re.IGNORECASE,
 )
+ANY_PATTERN = re.compile(rf"\b(?:{'|'.join(word.replace(' ', GAP) for word in HARD)})\b", re.IGNORECASE)
+"""Matches wherever a text of a Python file has a word of `HARD`: files without a match need not be split into texts."""
+
+OPENING = re.compile(rf"['\"]{{3}}[\s\\]*(?:{'|'.join(sorted(OPENINGS))}|Whether)\b")
+"""Matches wherever a docstring begins with one of `OPENINGS`: other files need not be parsed."""
+
 SOFT_PATTERN = re.compile(rf"(?<![-/])\b(?:{'|'.join(SOFT)})\b", re.IGNORECASE)
 ALLOWED_PATTERN = re.compile("|".join(phrase.replace(" ", GAP) for phrase in ALLOWED), re.IGNORECASE)
 CODE = re.compile(r"``.*?``|`[^`\n]*`|https?://\S+|\"[\w.]+:[\w.]+\"", re.DOTALL)
@@ -108,13 +114,15 @@ def findings(path: Path) -> list[Finding]:
     content = path.read_text(encoding="utf-8")
     name = path.resolve().relative_to(ROOT).as_posix() if path.resolve().is_relative_to(ROOT) else path.as_posix()
     found = []
-    for start, text in texts_of(path, content, with_texts=not name.startswith("tests/")):
+    is_python = path.suffix == ".py"
+    has_texts = not is_python or ANY_PATTERN.search(content)
+    for start, text in texts_of(path, content, with_texts=not name.startswith("tests/")) if has_texts else ():
         plain = CODE.sub(hidden, text)
         for match in PATTERN.finditer(plain):
             line = start + text[: match.start()].count("\n")
             around = " ".join(plain[max(match.start() - 60, 0) : match.end() + 60].split())
             found.append(Finding(name, line, " ".join(re.split(GAP, match[0].lower())), around))
-    if path.suffix == ".py":
+    if is_python and OPENING.search(content):
         found += [Finding(name, line, f"{word} ...", text) for line, word, text in openings(content)]
     return sorted(found, key=lambda one: one.line)
 
