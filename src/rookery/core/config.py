@@ -250,6 +250,13 @@ class _Node:
         return f"{self.layer.where(self.path)} as {self.path}" if self.inherited else self.layer.where(self.path)
 
 
+@cache
+def _is_leaf(cls: type, name: str) -> bool:
+    """Returns whether values of a field are never merged, whatever they are; `_Merge.value` decides it for others."""
+    hint = hints_of(cls)[name]
+    return not (mapping_hint(hint) or polymorphic(hint) or settings_class(hint) or bare(hint) is Any)
+
+
 def _inside(parts: list[_Node], key: Any) -> list[_Node]:
     """Returns the layers' values at a key, of those that have it."""
     return [node.at(key, node.value[key]) for node in parts if key in node.value]
@@ -323,7 +330,8 @@ class _Merge:
         """Returns the value of a field of a class."""
         if mark := fixed_of(cls, name):
             self.fixed[path] = mark
-        return self.value(hints_of(cls)[name], path, parts, start)
+        read = self.leaf if _is_leaf(cls, name) else self.value
+        return read(hints_of(cls)[name], path, parts, start)
 
     def value(self, hint: Any, path: str, parts: list[_Node], start: Any) -> Any:
         """Returns a value of a type of any kind."""

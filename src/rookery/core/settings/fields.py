@@ -167,8 +167,13 @@ class Undecided:
     """
 
 
+_DECIDED = frozenset({bool, int, float, str, types.NoneType})
+
+
 def is_undecided(value: Any) -> bool:
     """Returns whether a value is `Undecided`, or a list, mapping or settings object that contains such a value."""
+    if type(value) in _DECIDED:  # most are
+        return False
     if isinstance(value, Settings):
         return bool(value.__dict__["_undecided"])
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()

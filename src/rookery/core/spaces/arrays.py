@@ -110,7 +110,7 @@ class ObsSpec:
     dropped: tuple[str, ...] = ()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ObsSpec) and repr(self.leaves) == repr(other.leaves)
+        return self is other or (isinstance(other, ObsSpec) and repr(self.leaves) == repr(other.leaves))
 
     def __hash__(self) -> int:
         return hash(repr(self.leaves))

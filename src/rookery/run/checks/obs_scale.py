@@ -102,24 +102,25 @@ def random_sizes(
         watched: Paths of the leaves, by the layout of their observations.
         config: The settings of the run so far.
     """
-    squares = {obs: {path: np.zeros(()) for path in paths} for obs, paths in watched.items()}
-    rows = dict.fromkeys(watched, 0)
+    places = {obs: place for place, obs in enumerate(watched)}
+    squares = [{path: np.zeros(()) for path in paths} for paths in watched.values()]
+    rows = [0] * len(watched)
     streams = Streams(0)
     seeds, rng = streams.episodes(Role.ENV), streams.generator(Role.WARMUP, "scale")
+    of_kinds: list[int | None] = []  # place of each kind in `watched`; kinds may appear during play
     with closing(env), redirect_stdout(StringIO()):  # what environments print belongs to the run itself
         for shown in islice(random_play(env, seeds, rng), -(-config.sampling.warmup_steps // env.num_lanes)):
-            for kind, seen in zip(env.kinds, shown.rows, strict=True):
-                found = squares.get(kind.obs.own, {})
-                for path in found:
+            of_kinds += [places.get(kind.obs.own) for kind in env.kinds[len(of_kinds) :]]
+            for place, seen in zip(of_kinds, shown.rows, strict=True):
+                if place is None:
+                    continue
+                for path, total in squares[place].items():
                     numbers = seen.obs[path][seen.waiting].astype(np.float64)
-                    found[path] = found[path] + np.square(numbers).sum(0)
-                if found:
-                    rows[kind.obs.own] += int(np.sum(seen.waiting))
+                    squares[place][path] = total + np.square(numbers).sum(0)
+                rows[place] += int(np.sum(seen.waiting))
     return {
-        obs: [
-            LeafSize(path, float(np.sqrt(total / max(rows[obs], 1)).max(initial=0.0))) for path, total in found.items()
-        ]
-        for obs, found in squares.items()
+        obs: [LeafSize(path, float(np.sqrt(total / max(num, 1)).max(initial=0.0))) for path, total in found.items()]
+        for obs, found, num in zip(watched, squares, rows, strict=True)
     }
 
 
