@@ -14,6 +14,7 @@ from rookery.doctor.returns.comparisons import (
     compare_with_random,
     evaluation_below,
     gamma_short,
+    is_best_constant,
     no_better_than_constant,
     return_without_success,
     settled,
@@ -84,6 +85,28 @@ def test_a_policy_is_compared_with_the_best_constant_action(own, chance, learns,
     found = no_better_than_constant(Plays(returns(own), returns(chance), None, constants), None, learns, "main")
     assert [one.severity for one in found] == [severity] * (severity is not None)
     assert all("always action 1" in one.message for one in found)
+
+
+def starts(lead=0.0, spread=5.0):
+    """Returns of episodes whose seeds decide far more than the behaviour."""
+    values = tuple(np.random.default_rng(0).normal(0.0, spread, 20) + lead + np.linspace(0.0, 0.5, 20))
+    return EpisodeReturns(values, (), (), (100,) * 20)
+
+
+def test_episodes_with_equal_seeds_are_compared_in_pairs():
+    ahead, behind = starts(3.0), starts()
+    assert ahead.interval[0] < behind.interval[1]
+    assert not ahead.is_no_better(behind) and behind.is_no_better(ahead) and behind.is_no_better(behind)
+    other = EpisodeReturns(tuple(np.random.default_rng(1).normal(0.5, 5.0, 20)), (), (), (100,) * 20)
+    assert other.is_no_better(behind)
+
+
+@pytest.mark.parametrize(("chance", "constant", "is_one"), [(-3.0, 0.0, True), (0.0, 0.0, False), (-3.0, 0.2, False)])
+def test_a_policy_that_is_the_best_constant_action_has_nothing_to_learn(chance, constant, is_one):
+    plays = Plays(starts(), starts(chance), None, [("action 0", starts(-5.0)), ("action 1", starts(constant))])
+    assert is_best_constant(plays) == is_one
+    found = no_better_than_constant(plays, history(9.0, 0.0), False, "main")
+    assert bool(found) != is_one
 
 
 def test_a_constant_action_that_earns_more_contradicts_equal_returns():

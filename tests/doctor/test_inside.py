@@ -230,7 +230,7 @@ def test_rewards_that_make_waiting_pay_are_found(own, chance, constant, severity
 
 
 def test_a_difference_within_the_noise_is_called_so():
-    own, chance = EpisodeReturns((1.0, 5.0) * 8), EpisodeReturns((0.0, 5.0) * 8)
+    own, chance = EpisodeReturns((1.0, 5.0) * 8), EpisodeReturns((5.0, 0.0) * 8)
     (found,) = compare_with_random(Plays(own, chance), None, False)
     assert "no better than random play: 3 and 2.5, a difference within the noise" in found.message
 

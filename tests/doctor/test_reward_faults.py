@@ -14,6 +14,7 @@ from rookery.doctor.returns.cycles import paid_cycles, reward_cycle
 from rookery.doctor.returns.ends import early_end_pays, last_rewards
 from rookery.doctor.returns.episode_returns import AgentPath, EpisodeReturns
 from rookery.doctor.returns.plays import Plays, play_behaviours
+from rookery.doctor.returns.waiting import waiting_pays
 
 
 def episodes(*lists, terminated=True):
@@ -142,3 +143,23 @@ def test_plays_measure_rewards_ends_and_observations(tmp_path):
     np.testing.assert_allclose(left.paths[0].obs, [[0.1], [0.0]])
     np.testing.assert_allclose(right.paths[0].obs, np.arange(1, 7)[:, None] / 10, rtol=1e-6)
     assert len(plays.chance.rewards) == 40 and 0 < sum(plays.chance.terminated) < 40
+
+
+WAITS, DOCKS = [-0.2, 0.2, *[0.8] * 40], [-0.2, 0.3, 0.5, 1.8]
+
+
+@pytest.mark.parametrize(
+    ("own", "lasts", "chance", "severity"),
+    [
+        (WAITS, True, DOCKS, "warning"),  # to be near pays, a step far away costs a little
+        (DOCKS, False, WAITS, "note"),  # the policy docks all the same
+        (WAITS, True, WAITS, None),  # nothing has docked
+        ([-0.2, 0.2, *[0.02] * 20], True, DOCKS, None),  # to wait earns less than to dock
+        ([-0.2] * 40, True, DOCKS, None),
+        (WAITS, True, [0.2, 0.3, 0.5, 0.8], None),  # the end has no bonus
+    ],
+)
+def test_a_policy_that_avoids_the_end_because_waiting_pays_is_found(own, lasts, chance, severity):
+    ends = chance[-1] != WAITS[-1] or len(chance) < len(WAITS)
+    plays = Plays(episodes(own, terminated=not lasts), episodes(chance, terminated=ends))
+    assert [one.severity for one in waiting_pays(plays)] == [severity] * (severity is not None)

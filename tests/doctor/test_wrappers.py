@@ -13,6 +13,7 @@ from gymnasium.spaces import Box, Discrete
 from rookery.doctor.wrappers import audit
 from rookery.doctor.wrappers.audit import wrapper_findings
 from rookery.doctor.wrappers.record import play_recorded
+from rookery.doctor.wrappers.rewards import all_equal
 
 
 class Walk(gymnasium.Env):
@@ -196,6 +197,70 @@ class SameSeed(gymnasium.Wrapper):
         return self.env.reset(seed=7)
 
 
+class Square(gymnasium.Env):
+    """A place in the unit square, in an array of a type."""
+
+    action_space = Discrete(4)
+    dtype, space = np.float32, np.float32
+
+    def __init__(self):
+        self.observation_space = Box(0, 1, (2,), self.space)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.steps = self.np_random.uniform(0, 1, 2), 0
+        return self.place.astype(self.dtype), {}
+
+    def step(self, action):
+        self.steps += 1
+        self.place = np.clip(self.place + self.np_random.normal(0, 0.2, 2), 0, 1)
+        return self.place.astype(self.dtype), 0.1 + float(self.place[0]), False, self.steps >= 20, {}
+
+
+def square(dtype, space):
+    return type(f"Square{np.dtype(dtype).kind}", (Square,), {"dtype": dtype, "space": space})
+
+
+class Cells(Square):
+    """Cells of a grid of 100 are whole numbers on purpose."""
+
+    def __init__(self):
+        self.observation_space = Box(0, 100, (2,), np.float32)
+
+    def reset(self, **given):
+        self.cell = 100 * super().reset(**given)[0]
+        return np.floor(self.cell).astype(np.float32), {}
+
+    def step(self, action):
+        _, *rest = super().step(action)
+        self.cell = 100 * self.place
+        return np.floor(self.cell).astype(np.float32), *rest
+
+
+class Flags(Square):
+    """Flags say where the place is; they are no whole numbers of it."""
+
+    def __init__(self):
+        self.observation_space = Box(0, 1, (2,), np.int8)
+
+    def reset(self, **given):
+        return (super().reset(**given)[0] > 0.2).astype(np.int8), {}
+
+    def step(self, action):
+        obs, *rest = super().step(action)
+        return (obs > 0.2).astype(np.int8), *rest
+
+
+class Rounded(View):
+    def observation(self, obs):
+        return np.round(obs)
+
+
+class Signs(gymnasium.RewardWrapper):
+    def reward(self, reward):
+        return float(np.sign(reward))
+
+
 FAULTS = [
     (Walk, RepeatBeyond, ["steps-after-end"]),
     (Walk, Last, ["rewards-lost"]),
@@ -335,3 +400,45 @@ def test_a_wrapper_may_catch_what_the_level_below_raises():
 
     recorder = play_recorded(lambda: Catches(Fragile()), None, time.monotonic() + 10.0, 2)
     assert sum(call.over for call in recorder.levels[0]) == 2
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (square(int, int), "place[0] become 2"),
+        (square(np.float32, int), "fractions are cut off"),
+        (lambda: Rounded(Square()), "Rounded makes whole numbers"),
+        (lambda: Act(square(np.int8, np.int8)()), "place[0] become 2"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_whole_numbers_in_place_of_fractions_are_found(make, words):
+    (found,) = [one for one in wrapper_findings(make, time.monotonic() + 10.0) if one.rule == "obs-rounded"]
+    assert found.severity == "warning" and words in f"{found.message} {found.evidence}"
+
+
+@pytest.mark.parametrize("make", [Square, Cells, Flags, lambda: View(Square()), Walk, lambda: Rounded(Cells())])
+@pytest.mark.filterwarnings("ignore")
+def test_whole_numbers_on_purpose_are_no_finding(make):
+    assert not [one for one in wrapper_findings(make, time.monotonic() + 10.0) if one.rule == "obs-rounded"]
+
+
+@pytest.mark.parametrize(
+    ("env", "wrapper", "severity"),
+    [(Square, Signs, "warning"), (lambda: gymnasium.make("CartPole-v1"), Signs, None), (Square, Tenth, None)],
+)
+def test_a_wrapper_that_makes_all_rewards_equal_is_named(env, wrapper, severity):
+    chance = play_recorded(lambda: wrapper(env()), None, time.monotonic() + 10.0)
+    found = all_equal(chance)
+    assert [one.severity for one in found] == [severity] * (severity is not None)
+    assert all("all rewards become 1 in Signs" in one.message for one in found)
+
+
+def test_rewards_that_are_equal_where_episodes_end_are_a_note():
+    class Ends(Square):
+        def step(self, action):
+            obs, reward, _, truncated, info = super().step(action)
+            return obs, reward, self.np_random.uniform() < 0.1, truncated, info
+
+    (found,) = all_equal(play_recorded(lambda: Signs(Ends()), None, time.monotonic() + 10.0))
+    assert found.severity == "note" and "only the length of episodes" in found.message

@@ -22,13 +22,14 @@ from rookery.doctor.env_play import play_env, single_env
 from rookery.doctor.file_rules import file_findings
 from rookery.doctor.inside.attributes import with_attributes
 from rookery.doctor.inside.entropy_range import target_entropy_unreachable
+from rookery.doctor.inside.losses import loss_mixes_rows
 from rookery.doctor.inside.masks import mask_findings, naming_masks
 from rookery.doctor.inside.starts import starts_alike
 from rookery.doctor.network import network_findings
 from rookery.doctor.own_statistics import statistics_not_shared
 from rookery.doctor.play_rules import OBS_RULES, Seen, reward_late, softened
 from rookery.doctor.probe import STEPS, PlayMeasurements
-from rookery.doctor.returns.comparisons import compare, is_best, settled
+from rookery.doctor.returns.comparisons import compare, is_best, is_best_constant, settled
 from rookery.doctor.returns.plays import play_behaviours
 from rookery.doctor.stored_run import CONFIG, JOURNAL, StoredRun, read_run, worst_trials
 from rookery.doctor.time_limits import limit_before_reward
@@ -70,7 +71,8 @@ WITHOUT_JUDGEMENT = ("obs-not-finite", "actions-without-effect", "actions-alike"
                      "model-random", "network-blind", "rewards-swapped", "reward-unexplained-by-obs",
                      "limit-before-reward", "obs-rounded", "mask-inverted", "rewards-merged",
                      "rewards-reordered", "rewards-lost", "steps-after-end", "ends-changed", "obs-merged",
-                     "mask-changed", "actions-changed", "starts-alike", "weights-without-gradient")  # fmt: skip
+                     "mask-changed", "actions-changed", "starts-alike", "weights-without-gradient",
+                     "policy-shared", "loss-mixes-rows")  # fmt: skip
 """Rules whose findings count in a run that learns, too."""
 
 
@@ -221,7 +223,10 @@ def _play(
             by_wrapper = starts_alike(trainer._make_copies, make, now + FOR_WRAPPERS * (until - now))
             by_wrapper += wrapper_findings(make, now + FOR_WRAPPERS * (until - now), trainer.policies.get(only), only)
         played = play_env(trainer._make_copies, max(until - time.monotonic(), 0.0), STEPS)
-        by_play = [*played.findings(), *_policy_findings(trainer, played.random, is_best(plays, history))]
+        by_play = [
+            *played.findings(),
+            *_policy_findings(trainer, played.random, is_best(plays, history) or is_best_constant(plays)),
+        ]
         by_play += mask_findings(trainer._make_copies, played.random.kinds, played.effects, until)
         by_play = naming_masks(by_play, played.random.kinds)
         policy_of = _policy_of(trainer)
@@ -233,7 +238,7 @@ def _play(
                 by_play += limit_before_reward(make, played.random, beyond)
             if any(one.rule in ("no-better-than-random", "worse-than-random") for one in found):
                 by_play += reward_late(played.random)
-            by_play = [*by_wrapper, *by_play]
+            by_play = [*by_wrapper, *by_play, *loss_mixes_rows(trainer, max(until, time.monotonic() + BEYOND_SECONDS))]
             counted = [one for one in by_play if one.rule in WITHOUT_JUDGEMENT]
             others = [one for one in by_play if one.rule not in WITHOUT_JUDGEMENT]
             found = [*of_rows, *found, *counted, *(softened(others) if learns else others)]

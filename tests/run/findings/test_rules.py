@@ -279,6 +279,18 @@ def test_the_first_episodes_to_end_are_short_and_not_the_beginning():
     assert "entropy-stuck" in rules_of(made)
 
 
+def test_a_return_is_compared_with_that_of_typical_episodes():
+    def early(then, now):
+        return lambda n: then if n < 4 else now
+
+    returns = early(90.0, 20.0)  # of the successful episodes, which end first
+    assert "return-falling" in rules_of(rows(returns=returns))
+    few = {"episodes": lambda n: 2 * n if n < 4 else 10 * (n - 3), "length_mean": early(6.0, 20.0)}
+    assert "return-falling" not in rules_of(rows(returns=returns, run=few))
+    fallen = rows(returns=lambda n: 90.0 if n < 30 else 20.0, run=few)
+    assert "return-falling" in rules_of(fallen)
+
+
 def test_a_fault_that_has_passed_is_reported_if_it_stood_often():
     made = rows(kl=lambda n: 0.5 if n < 50 else 1e-3, entropy=lambda n: 0.6 - 0.001 * n)
     assert "kl-out-of-range" in [one.rule for one in findings_of_rows(made, PPO)]

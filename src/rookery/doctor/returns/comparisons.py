@@ -128,6 +128,18 @@ def is_best(plays: Plays, history: History | None) -> bool:
     return own.mean >= best - AS_GOOD * abs(best)
 
 
+def is_best_constant(plays: Plays) -> bool:
+    """Returns whether the policies earn in each episode what the best constant action earns, and for certain more than
+    random play: then the best behaviour that is known is a constant one.
+    """
+    own, chance = plays.own, plays.chance
+    if own is None or chance is None or not plays.constants or own.is_no_better(chance):
+        return False
+    best = max((one for _, one in plays.constants), key=lambda one: one.mean)
+    both = list(zip(own.values, best.values, strict=False))
+    return len(both) >= FEWEST and all(math.isclose(one, other, rel_tol=1e-6) for one, other in both)
+
+
 def _is_early(history: History) -> bool:
     """Returns whether a run has had few iterations so far."""
     return bool(history.now["iteration"] < LATER)
@@ -230,7 +242,7 @@ def no_better_than_constant(plays: Plays, history: History | None, learns: bool,
         hardly = "hardly" if own.interval[0] > best.interval[1] else "no"
         line = f"the policy is {hardly} better than always {text}: {own.mean:.4g} and {best.mean:.4g}"
         line += _noise(own, best)
-        if has_learned and is_best(plays, history):
+        if has_learned and (is_best(plays, history) or is_best_constant(plays)):
             return []
         return [finding("no-better-than-constant", line, *lines, severity="note" if has_learned else None)]
     lead = best.mean - own.mean

@@ -103,8 +103,14 @@ class EpisodeReturns:
         return max(self.values) - min(self.values)
 
     def is_no_better(self, other: EpisodeReturns) -> bool:
-        """Returns whether these are no better than others: not for certain, or by a negligible amount."""
+        """Returns whether these are no better than others: not for certain, or by a negligible amount.
+
+        It is certain if their 95 % intervals are apart, or that of the differences between episodes with equal seeds is
+        above 0.
+        """
+        pairs = [one - another for one, another in zip(self.values, other.values, strict=False)]
         certain = self.interval[0] > other.interval[1]
+        certain = certain or (len(pairs) >= FEWEST and mean_interval(pairs)[0] > 0.0)
         return not certain or is_negligible(self.mean - other.mean, other.mean, other.width)
 
     def text(self) -> str:

@@ -15,6 +15,7 @@ from rookery.doctor.wrappers.lost_rewards import rewards_lost
 from rookery.doctor.wrappers.observations import observation_findings
 from rookery.doctor.wrappers.record import ONE, Recorder, play_recorded
 from rookery.doctor.wrappers.rewards import reordered_rewards
+from rookery.doctor.wrappers.rounding import rounded, rounded_by_env
 from rookery.policies.policy import Policy
 from rookery.report.finding import Finding
 from rookery.run.findings.catalog import finding
@@ -26,7 +27,8 @@ SHARE = 0.4
 def wrapper_findings(
     make: Callable[[], Any] | None, until: float, policy: Policy | None = None, called: str = ""
 ) -> list[Finding]:
-    """Returns the findings of the wrappers of an environment; none for environments of another style.
+    """Returns the findings of the wrappers of an environment, and of whole numbers in its observations; none for
+    environments of another style.
 
     Args:
         make: Makes a single throwaway environment, wrapped; None if there are no single ones.
@@ -41,9 +43,10 @@ def wrapper_findings(
     with suppress(RookeryError):  # environments of another style, and those that fail, have findings of their own
         chance = play_recorded(make, None, now + SHARE * (until - now))
         if len(chance.levels) == 1:
-            return []
+            return rounded_by_env(make, called)
         remembers = policy is not None and bool(policy.memory_size or policy.model.remembers)
         found += recorded_findings(chance, called, remembers=remembers)
+        found += rounded(chance, called) or rounded_by_env(make, called)
         known = own_statistics(chance.env)  # they begin anew for each behaviour, so returns cannot be compared
         single = all(list(call.reward) == [ONE] for call in chance.levels[0] if not call.is_reset)
         if policy is not None and single and not known:

@@ -25,6 +25,9 @@ MOST_CONSTANTS = 8
 CLEAR, RATIO = 0.05, 2.0
 """Difference of rewards that is clear, in units of their range, and factor between them."""
 
+FEWEST_STEPS = 200
+"""Fewest steps of random play in which all rewards are equal."""
+
 FEWEST_MERGED = 3
 """Fewest steps with each of two rewards that become equal."""
 
@@ -99,7 +102,35 @@ def reordered_rewards(make: Callable[[], Any], chance: Recorder, policy: Policy,
         now = time.monotonic()
         recorder = play_recorded(make, choose, now + (until - now) / (len(behaviours) - place), EPISODES)
         plays.append(pairs_of(name, recorder))
-    return reward_findings(plays, chance.names[:-1])
+    passed = {value for play in plays for episode in play.passed for value in episode}
+    return (all_equal(chance) if len(passed) == 1 else []) or reward_findings(plays, chance.names[:-1])
+
+
+def all_equal(chance: Recorder) -> list[Finding]:
+    """Finds the wrapper above which all rewards are equal, and below which they differ.
+
+    It is a warning where no episode was terminated: then nothing that is earned depends on what the policy does. Where
+    episodes end, their length still counts.
+
+    Args:
+        chance: Random play; the rewards of other behaviours are all equal, too.
+    """
+    for name, calls in zip(chance.names[:-1], chance.levels, strict=False):
+        steps = [call for call in calls if call.reward and call.steps_below]
+        above, below = (
+            np.array([sum(value for one in part for value in one.reward.values()) for part in parts])
+            for parts in ([[call] for call in steps], [call.steps_below for call in steps])
+        )
+        if name in USUAL or len(steps) < FEWEST_STEPS or np.ptp(above) or np.ptp(below) <= 1e-6 * np.abs(below).max():
+            continue
+        ends = any(call.terminated for call in chance.levels[0])
+        apart = f"rewards below it are {below.min():.4g} to {below.max():.4g}, {len(np.unique(below)):,} different ones"
+        line = f"all rewards become {above[0]:.4g} in {name}, so no behaviour earns more than another"
+        if ends:
+            line = f"all rewards become {above[0]:.4g} in {name}, so only the length of episodes counts"
+        seen = f"{len(steps):,} steps of random play, in which {'some' if ends else 'no'} episodes were terminated"
+        return [finding("rewards-merged", line, apart, seen, severity="note" if ends else None)]
+    return []
 
 
 def _always(number: int) -> Choose:

@@ -132,6 +132,18 @@ RULES: dict[str, RuleText] = {
          "a layer is made and not used in forward", "activations are 0 or saturated for all observations"),
         ("remove detach, item, numpy and torch.no_grad from forward", "{at}.model.module=null"),
     ),
+    "loss-mixes-rows": RuleText(
+        "error",
+        "play",
+        "In an own loss a row of the batch gets the targets of other rows: another target of one row changes the "
+        "gradients of the other rows as much as its own. A warning where torch warns about two shapes, and nothing "
+        "more was seen. Statistics of the batch, as of normalized advantages, do not count, and losses of the library "
+        "are left out.",
+        ("values [N] minus targets [N, 1] are [N, N]: each value is drawn to the mean of all targets",
+         "log-probabilities [N] times advantages [N, 1] are [N, N]"),
+        ("compare arrays of the same shape: outputs.value and batch.value_target are both [N, 1]",
+         "assert value.shape == target.shape, in the loss"),
+    ),
     "network-blind": RuleText(
         "warning",
         "play",
@@ -351,7 +363,8 @@ RULES: dict[str, RuleText] = {
         "play",
         "Wrappers pass on clearly different rewards of the environment as equal ones: their sign, a clipped value or a "
         "constant. It is a warning where two behaviours, such as the policy, random play and constant actions, have "
-        "the opposite order by the return of the environment itself; else a note.",
+        "the opposite order by the return of the environment itself, or where all rewards become equal and no episode "
+        "is terminated; else a note.",
         ("a wrapper takes the sign of rewards or clips them, so that small ones count as much as large ones",
          "a wrapper replaces the reward"),
         ("remove the wrapper", "{at}.normalize_values=true", "{at}.scale_rewards=true"),
@@ -379,9 +392,9 @@ RULES: dict[str, RuleText] = {
     "waiting-pays": RuleText(
         "warning",
         "play",
-        "No step costs anything, many pay, and episodes that end with a bonus earn less than those that last until "
-        "their limit: to end costs return. A note where the policy ends its episodes all the same. Tasks whose ends "
-        "have no bonus, such as a fall, are left out: there, to last is the task.",
+        "Hardly any step costs anything while a behaviour waits, many pay, and episodes that end with a bonus earn "
+        "less than those that last until their limit: to end costs return. A note where the policy ends its episodes "
+        "all the same. Tasks whose ends have no bonus, such as a fall, are left out: there, to last is the task.",
         ("progress or closeness pays in every step, so that to wait in front of the goal pays more than the goal",
          "the bonus of the end is smaller than the rewards of the remaining steps"),
         ("pay progress as a difference: gamma * potential(after) - potential(before)",
@@ -626,11 +639,13 @@ RULES: dict[str, RuleText] = {
     "obs-rounded": RuleText(
         "warning",
         "play",
-        "A vector of continuous values holds integers only, although limits of its space are fractions: "
-        "fractions seem to be cut off. A note for a space without limits where actions are continuous; integer limits, "
-        "as of grids, counts and one-hot vectors, are left out.",
+        "A vector of continuous values holds integers only, although limits of its space are fractions; or at least "
+        "half of its elements have fractions in attributes of the environment, or in the observation below a "
+        "wrapper, of which a few integers are left; or a space of integers has values with fractions. A note for a "
+        "space without limits where actions are continuous; integer limits, as of grids, counts and one-hot vectors, "
+        "are left out.",
         ("observations are written into an array of integers, as of np.zeros(n, dtype=int) or np.array([0, 0])",
-         "observations are rounded"),
+         "the space of observations has a type of integers, as Box(0, 1, (2,), int), or a wrapper rounds"),
         ("np.zeros(n, dtype=np.float32)", CHECK_ENV),
     ),
     "obs-reordered": RuleText(
@@ -873,7 +888,8 @@ SYMPTOMS = frozenset(
 EXPLAINING = frozenset(("limit-before-reward", "gamma-short", "rewards-swapped", "network-blind",
                         "statistics-not-shared", "target-entropy-unreachable", "mask-inverted",
                         "rewards-merged", "rewards-lost", "steps-after-end", "ends-changed", "obs-merged",
-                        "mask-changed", "actions-changed", "starts-alike", "schedule-short"))  # fmt: skip
+                        "mask-changed", "actions-changed", "starts-alike", "schedule-short", "loss-mixes-rows",
+                        "obs-rounded", "waiting-pays"))  # fmt: skip
 """Rules that try out a fault, so that their findings explain others of equal rank."""
 
 

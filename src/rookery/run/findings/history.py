@@ -26,8 +26,10 @@ have to hold. A gain below half of the range ends at what a lucky episode has wi
 where luck decides, as in games. A tenth of the mean is little; but a mean can be large by a reward that every step has.
 """
 
-FEW = 30
-"""Episodes whose mean return is the beginning of a run."""
+FEW, ENDED = 30, 0.5
+"""Episodes whose mean return is the beginning of a run, and share of the steps so far that belong to ended episodes:
+before, mostly short episodes have ended, whose returns may be far from the usual ones.
+"""
 
 ANNEALED = 0.1
 """Share of its largest value below which a learning rate or clip range counts as annealed."""
@@ -121,9 +123,14 @@ class History:
     # --- the return ---------------------------------------------------------------------------------------------------
 
     @cached_property
+    def _ended(self) -> list[Entry]:
+        """Rows of the whole run after the end of the first episode."""
+        return [one for one in self.past if one["return_mean"] is not None]
+
+    @cached_property
     def returns(self) -> list[tuple[int, float]]:
         """Iteration and mean return of the rows of the whole run that have one."""
-        return [(one["iteration"], one["return_mean"]) for one in self.past if one["return_mean"] is not None]
+        return [(one["iteration"], one["return_mean"]) for one in self._ended]
 
     @cached_property
     def scatter(self) -> float:
@@ -148,13 +155,22 @@ class History:
 
     @cached_property
     def beginning(self) -> float:
-        """Mean return at the beginning: of the first `FEW` episodes, because those that end first are short; but not
-        later than after a tenth of the rows.
+        """Mean return at the beginning: of the first `FEW` episodes, because those that end first are short, but not
+        later than after a tenth of the rows; and of the first typical episodes, after a quarter at the latest.
         """
-        ended = [one for one in self.past if one["return_mean"] is not None]
+        ended = self._ended
         place = next((place for place, one in enumerate(ended) if one["episodes"] >= FEW), len(ended))
-        value: float = ended[min(place, len(ended) // 10)]["return_mean"]
+        early = len(ended) - len(self.typical)
+        value: float = ended[max(min(place, len(ended) // 10), min(early, len(ended) // 4))]["return_mean"]
         return value
+
+    @cached_property
+    def typical(self) -> list[tuple[int, float]]:
+        """Iteration and mean return of the rows from which on most steps so far belong to ended episodes."""
+        for place, one in enumerate(self._ended):
+            if one["episodes"] * (one["length_mean"] or 0.0) >= ENDED * one["env_steps"]:
+                return self.returns[place:]
+        return []
 
     @cached_property
     def has_improved(self) -> bool:
@@ -172,7 +188,7 @@ class History:
     @cached_property
     def has_fallen(self) -> bool:
         """Whether the return has lost most of its gain, or is clearly below its beginning, for a sixth of the run."""
-        values = [value for _, value in self.returns]
+        values = [value for _, value in self.typical]
         if len(values) < 12:
             return False
         tail, first, best = values[-max(len(values) // 6, 2) :], self.beginning, max(values)

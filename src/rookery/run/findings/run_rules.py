@@ -74,14 +74,14 @@ def return_falling(run: History, policy: str) -> Finding | None:
     """Finds a return far below its best or its beginning."""
     if not run.is_judged or not run.has_fallen:
         return None
-    values = [value for _, value in run.returns]
+    values = [value for _, value in run.typical]
     best = max(values)
     fell = f"from {best:.4g} to {values[-1]:.4g}" if best > values[0] else f"below its beginning, to {values[-1]:.4g}"
     return finding(
         "return-falling",
         f"the return has fallen {fell}, and stays there",
         *course(run),
-        iterations=(run.returns[0][0], run.returns[-1][0]),
+        iterations=(run.typical[0][0], run.typical[-1][0]),
         curve=curve(values),
     )
 
