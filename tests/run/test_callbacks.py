@@ -292,3 +292,20 @@ def test_what_an_environment_says_in_info_reaches_a_callback():
 
     result = Trainer(Telling, FAST, callbacks=[Listening()], num_envs=2, seed=0).train(stop={"episodes": 10})
     assert result.metrics["told"] == result.metrics["counted"]
+
+
+@pytest.mark.parametrize("moment", ["on_train_start", "on_iteration"])
+def test_a_callback_that_returns_false_is_refused(moment):
+    stopping = type("Stopping", (Callback,), {moment: lambda self, *about: False})()
+    with (
+        Trainer(MultiAgentArena, FAST, num_envs=2, seed=0, callbacks=[stopping]) as trainer,
+        pytest.raises(RookeryError, match=rf"Stopping.{moment} returned False, which ends nothing; train\(stop=lambda"),
+    ):
+        trainer.train(stop={"iterations": 2})
+
+
+def test_attributes_of_callbacks_in_stable_baselines3_lead_to_ours():
+    with pytest.raises(AttributeError, match=r"no attribute 'logger': episode.metrics\[\"x\"\] = 3 in a callback"):
+        Callback().logger.record("x", 1)
+    with pytest.raises(AttributeError, match=r"no attribute 'num_timesteps': trainer.env_steps"):
+        _ = Callback().num_timesteps

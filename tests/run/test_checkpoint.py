@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import os
 import pickle
@@ -641,6 +642,21 @@ def test_a_wrapped_environment_comes_back_with_its_wrappers(tmp_path):
         trainer.save(tmp_path / "saved")
     with Trainer.load(tmp_path / "saved") as trainer:
         assert type(trainer.env._lanes[0].env).__name__ == "TransformReward"
+
+
+def test_wrappers_with_arguments_come_back_in_the_users_own_checkpoints_alone(tmp_path, monkeypatch):
+    limited = functools.partial(gymnasium.wrappers.TimeLimit, max_episode_steps=7)
+    with make("CartPole-v1", wrappers=[limited, scaled_env]) as trainer:
+        trainer.save(tmp_path / "saved")
+    with Trainer.load(tmp_path / "saved") as trainer:
+        reward_wrapper = trainer.env._lanes[0].env
+        assert type(reward_wrapper).__name__ == "TransformReward"
+        assert reward_wrapper.env._max_episode_steps == 7
+        trainer.save(tmp_path / "again")
+    Trainer.load(tmp_path / "again").close()
+    monkeypatch.setattr("rookery.run.checkpoint.checkpoint.is_own", lambda facts: False)
+    message = told(ConfigError, lambda: Trainer.load(tmp_path / "saved"))
+    assert "give them again, as in Trainer.load(..., wrappers=[...]): env.wrappers was" in message
 
 
 def scaled_env(env):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+import rookery
 from messages import check_error
 from rookery import Callback, ConfigError, EvaluationConfig, MultiAgentArena, PPOConfig, Trainer, tune
 from rookery.algorithms.names import ALGORITHMS
@@ -158,6 +159,15 @@ def test_every_name_in_the_table_leads_to_a_setting():
     known = [*paths_of(RunConfig), *algorithms, *by_name, "algorithm.name"]
     for name, ours in OTHER_NAMES.items():
         assert any(f".{path}".endswith(f".{ending}") for path in known for ending in ours), name
+
+
+def test_the_class_of_an_algorithm_leads_to_a_trainer_and_its_settings():
+    with pytest.raises(
+        ConfigError, match=r"PPO\('MlpPolicy', ...\): a trainer creates this class: Trainer\(env, PPOConfig"
+    ):
+        rookery.PPO("MlpPolicy", "CartPole-v1")
+    with pytest.raises(ConfigError, match=r"must be a name or a class of settings; did you mean PPOConfig\?"):
+        Trainer("CartPole-v1", rookery.PPO)
 
 
 # --- shorter ways to say it -------------------------------------------------------------------------------------------

@@ -98,6 +98,12 @@ def test_a_run_of_a_script_is_loaded_from_its_file(tmp_path, capfd, by_id):
     assert "has changed" not in shown
 
 
+def test_a_script_that_imports_a_whole_module_finds_its_names(tmp_path):
+    run_script(tmp_path, text=SCRIPT.replace("from beside import LENGTH", "from beside import *"))
+    with Trainer.load(tmp_path / "run", console="quiet") as trainer:
+        assert trainer.train_iteration().length_mean <= 5
+
+
 def test_the_doctor_plays_the_environment_of_a_script(tmp_path):
     run_script(tmp_path)
     diagnosis = examine_run(tmp_path / "run", time_limit=3.0)

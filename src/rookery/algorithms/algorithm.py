@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from rookery.algorithms.capabilities import (
     translate_flags,
 )
 from rookery.core.batch import Demand, Rollout, Transitions
-from rookery.core.errors import TrainingError
+from rookery.core.errors import ConfigError, TrainingError
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Optimizer
 from rookery.core.seeding import Streams
@@ -137,6 +137,16 @@ class Algorithm(Stateful, Generic[ConfigT]):
                                         "in_parts")  # fmt: skip
 
     replay: Replay | None = None
+
+    def __new__(cls, *arguments: Any, **_: Any) -> Self:
+        """Refuses the call of Stable-Baselines3, ``PPO("MlpPolicy", env)``, with the one to write."""
+        if arguments and isinstance(arguments[0], str):
+            raise ConfigError(
+                f"{cls.__name__}({arguments[0]!r}, ...): a trainer creates this class: Trainer(env, "
+                f'{cls.__name__}Config()).train(stop={{"env_steps": 100_000}}), and Trainer.load(RUN) loads it; '
+                "docs/from-sb3.md has the names of Stable-Baselines3"
+            )
+        return super().__new__(cls)
 
     def __init__(self, policy: Policy, cfg: ConfigT, streams: Streams, name: str) -> None:
         self.policy = policy

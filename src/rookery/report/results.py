@@ -110,7 +110,8 @@ class EvaluationResult(ShownAsFacts):
     def _facts(self) -> dict[str, object]:
         low, high = self.return_interval
         means = {f"return of {name}": float(mean) for name, mean in self.policies.items() if len(self.policies) > 1}
-        return {"return": self.return_mean, "95 % interval": f"{low:.2f} to {high:.2f}", **means,
+        success = {} if self.success_rate is None else {"success rate": self.success_rate}
+        return {"return": self.return_mean, "95 % interval": f"{low:.2f} to {high:.2f}", **means, **success,
                 "episodes": self.episodes, "length": self.length_mean, "env steps": self.env_steps}  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import inspect
 from pathlib import Path
 
 from rookery.core.errors import ConfigError, nearest
+from rookery.core.settings.hints import ForeignNames
 from rookery.report.results import EvaluationResult, IterationResult
 from rookery.rollout.hooks import EpisodeListener
 from rookery.run.trainer import Trainer
@@ -31,7 +32,7 @@ OF_RLLIB = {
 """Methods of callbacks in RLlib, and their replacements."""
 
 
-class Callback(EpisodeListener):
+class Callback(ForeignNames, EpisodeListener):
     """Base class of callbacks; all methods do nothing, and a subclass overrides some of them.
 
     There are ``on_episode_start(episode)``, ``on_episode_step(episode)`` and ``on_episode_end(episode)`` too, see

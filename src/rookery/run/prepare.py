@@ -150,12 +150,12 @@ def mapping_of_agents(policies: Mapping[str, Any], policy_mapping: Any) -> Any:
 
 
 def layers_of(config: Any) -> list[Layer]:
-    """Returns layers of settings from paths, dicts and layers, one or several.
+    """Returns layers of settings from paths, dicts and layers, none, one or several.
 
     Raises:
         ConfigError: If an item is none of these, a file cannot be read, or a file or dict gives a setting twice.
     """
-    items = config if isinstance(config, list | tuple) else [config]
+    items = config if isinstance(config, list | tuple) else [] if config is None else [config]
     layers = []
     for item in items:
         if isinstance(item, Layer):

@@ -409,7 +409,7 @@ def beside(path: Path) -> str:
 
 def find_checkpoint(path: Path) -> Path:
     """Returns the checkpoint at a path, or the last one of a run's directory; for ``RUN/checkpoints/best`` the best
-    one.
+    one, for ``RUN/checkpoints/last`` the last one.
 
     Raises:
         FileError: If there is none.
@@ -419,6 +419,8 @@ def find_checkpoint(path: Path) -> Path:
         return path
     if path.name == "best" and path.parent.name == FOLDER and (name := best_name(path.parent)):
         return path.parent / name
+    if path.name == "last" and path.parent.name == FOLDER and (found := list_checkpoints(path.parent)):
+        return found[-1]
     if path.is_dir() and path.parent.name == FOLDER and checkpoint_number(path.name):
         return path  # its manifest is lost, which readers will report
     found = list_checkpoints(path / FOLDER)

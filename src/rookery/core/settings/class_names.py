@@ -32,7 +32,9 @@ class ClassNames:
         if isinstance(name, type) and issubclass(name, Settings):
             return name, ""
         if not isinstance(name, str) or not name:
-            return None, "must be a name or a class of settings"
+            own = f":{getattr(name, '__name__', None)}Config"
+            near = next((f"; did you mean {own[1:]}?" for path in self.paths.values() if path.endswith(own)), "")
+            return None, f"must be a name or a class of settings{near}"
         if ":" not in name and name not in self.paths:
             if meant := ALGORITHM_NAMES.get(name.lower()):
                 return None, f"no such name; {meant}"

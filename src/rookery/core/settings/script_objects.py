@@ -9,6 +9,7 @@ belongs to the top level. Of calls that stand alone only those are run that are 
 from __future__ import annotations
 
 import ast
+import builtins
 import dis
 import hashlib
 import os
@@ -34,6 +35,9 @@ PREFIX = f"{MAIN}:"
 
 USES, BINDS = ("LOAD_GLOBAL", "LOAD_NAME"), ("STORE_GLOBAL", "STORE_NAME")
 """Instructions that read and that bind a global name."""
+
+STAR = "*"
+"""Stands for the names of ``from module import *``, which the text of a script does not have."""
 
 REGISTER = ("register", "register_env")
 """Functions that register an environment."""
@@ -114,7 +118,7 @@ class Statement:
 
     Attributes:
         code: The compiled statement.
-        binds: Global names that it binds or changes.
+        binds: Global names that it binds or changes; `STAR` for those of a module that it imports whole.
         uses: Global names that it reads, when it runs or later in its functions.
         registers: Texts in it, if it is a call that registers an environment: the id is among them.
     """
@@ -205,8 +209,11 @@ class ScriptDefinitions:
     def _needed(self, names: Iterable[str]) -> set[int]:
         """Returns the numbers of the statements that define names and the names that these use."""
         needed, waiting, seen = set[int](), [*names], set[str]()
+        defined = {bound for statement in self.statements for bound in statement.binds}
         while waiting:
             wanted = waiting.pop()
+            if wanted not in defined and not hasattr(builtins, wanted):
+                wanted = STAR
             if wanted not in seen:
                 seen.add(wanted)
                 binding = {number for number, one in enumerate(self.statements) if wanted in one.binds} - needed
@@ -342,6 +349,8 @@ def _statement(node: ast.stmt, file: str, flags: int, imported: Collection[str])
     last = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
     texts = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
     binds = (changed - {""}).union(*(found.get(name, set()) for name in BINDS))
+    if isinstance(node, ast.ImportFrom) and node.names[0].name == STAR:
+        binds.add(STAR)
     types = [one.annotation for one in ast.walk(node) if isinstance(one, ast.AnnAssign)]  # may be texts when it runs
     uses = {one.id for kind in types for one in ast.walk(kind) if isinstance(one, ast.Name)}
     uses = uses.union(*(found.get(name, set()) for name in USES))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rookery.core.errors import ConfigError
 from rookery.core.process.torch_modes import users_modes
 from rookery.core.process.tracebacks import described
 from rookery.core.state import StateError
@@ -15,10 +16,18 @@ from rookery.run.run import Windows
 
 
 def notify(callbacks: Sequence[EpisodeListener], moment: str, *about: Any) -> None:
-    """Calls one method of every callback, in the user's modes of torch (such as its gradient mode)."""
+    """Calls one method of every callback, in the user's modes of torch (such as its gradient mode).
+
+    Raises:
+        ConfigError: If a method returns False, which ends a training in Stable-Baselines3.
+    """
     with users_modes():
         for callback in callbacks:
-            getattr(callback, moment)(*about)
+            if getattr(callback, moment)(*about) is False:
+                raise ConfigError(
+                    f"callback {type(callback).__name__}.{moment} returned False, which ends nothing; "
+                    "train(stop=lambda result: ...) ends a training by your own rule"
+                )
 
 
 class CallbacksPart(RunPart):

@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,9 @@ States of objects in these files have versions of their own (`core/state.py`).""
 
 ENV = ("env.name", "env.wrappers")
 
+CALL = "~call"
+"""Key of the arguments of a `functools.partial` in saved settings, which are read in the user's own checkpoints."""
+
 
 @dataclass(frozen=True)
 class Saved:
@@ -81,7 +85,8 @@ class Saved:
             is the user's own.
         script: The script that defines classes and functions among the settings, or registers the environment; read
             if the checkpoint is the user's own, else None.
-        in_script: The missing settings that it defines, with names of its classes and functions.
+        in_script: The missing settings that it defines, with names of its classes and functions, or that contain a
+            `functools.partial`; empty if the checkpoint is of another user.
     """
 
     path: Path
@@ -125,6 +130,7 @@ def config_file(resolved: Resolved[RunConfig], seed: int) -> bytes:
     values: dict[str, Any] = {}
     missing: dict[str, str] = {}
     in_script: dict[str, Any] = {}
+    script = script_record(resolved)
     for path, given in resolved.history.items():
         if path in resolved.inherited or resolved.why_fixed(path) is Fixed.AT_START:
             continue
@@ -133,20 +139,23 @@ def config_file(resolved: Resolved[RunConfig], seed: int) -> bytes:
         except EncodingError:
             missing[path] = repr(given[-1][1])
             with suppress(EncodingError):
-                in_script[path] = _plain(given[-1][1], of_script=True)
+                in_script[path] = _plain(given[-1][1], calls=True, of_script=script is not None)
     values["seed"] = seed
     history = {path: [[source, writable(value)] for source, value in given] for path, given in resolved.history.items()}
     facts = {"values": values, "missing": missing, "history": history, "folders": folders_of(resolved)}
-    if (script := script_record(resolved)) is not None:
+    if script is not None:
         facts["script"] = {**script.facts(), "values": in_script}
+    elif in_script:
+        facts["own"] = in_script
     return json.dumps(facts, indent=1).encode()
 
 
-def _plain(value: Any, of_script: bool = False) -> Any:
+def _plain(value: Any, calls: bool = False, of_script: bool = False) -> Any:
     """Returns a value of a setting for JSON; classes and functions as their import paths.
 
     Args:
         value: The value.
+        calls: Whether it may contain a `functools.partial`, which only the user's own checkpoints may call.
         of_script: Whether classes and functions may be those of the running script.
 
     Raises:
@@ -159,24 +168,33 @@ def _plain(value: Any, of_script: bool = False) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):
-        return [_plain(item, of_script) for item in value]
+        return [_plain(item, calls, of_script) for item in value]
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) and key != OBJECT for key in value):
             raise EncodingError(f"{value!r} has keys that are not texts")
-        return {key: _plain(item, of_script) for key, item in value.items()}
+        return {key: _plain(item, calls, of_script) for key, item in value.items()}
+    if calls and isinstance(value, partial):
+        call = [_plain(item, calls, of_script) for item in (value.args, value.keywords)]
+        return {**_plain(value.func, calls, of_script), CALL: call}
     name = object_name(value)
     if not name or "<" in name or (name.startswith(PREFIX) and not of_script):
         raise EncodingError(f"{value!r} cannot be found again by name")
     return {OBJECT: name}
 
 
-def _read(value: Any, find: Callable[[str], Any]) -> Any:
+def _read(value: Any, find: Callable[[str], Any], calls: bool = False) -> Any:
     """Inverts `_plain`, with `find` for the import paths of classes and functions."""
     if isinstance(value, list):
-        return [_read(item, find) for item in value]
-    if isinstance(value, dict):
-        return find(value[OBJECT]) if OBJECT in value else {key: _read(item, find) for key, item in value.items()}
-    return value
+        return [_read(item, find, calls) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if OBJECT not in value:
+        return {key: _read(item, find, calls) for key, item in value.items()}
+    found = find(value[OBJECT])
+    if not (calls and CALL in value and callable(found)):
+        return found
+    arguments, keywords = _read(value[CALL], find, calls)
+    return partial(found, *arguments, **keywords)
 
 
 def write_checkpoint(path: Path, state: dict[str, Any], extra: Mapping[str, Content], facts: Mapping[str, Any]) -> None:
@@ -225,6 +243,8 @@ def read_checkpoint(path: Path) -> Saved:
         if "script" in config and is_own(facts):
             script, in_script = ScriptRecord.read(config["script"]), config["script"]["values"]
             notes += [script.note] if script.note else []
+        elif is_own(facts):
+            in_script = config.get("own", {})
         memories = mapped_files(place, facts)
         return Saved(
             place, state, values, config["missing"], history, facts, memories, tuple(notes), folders, script, in_script
@@ -359,21 +379,30 @@ def layer_to_load(saved: Saved, given: Collection[str], play: bool | VectorEnv) 
                 register_again(saved.script, value)
             is_used = bool(play) or path not in ENV
             value = with_classes(value, saved.script, path) if is_used else value
-            values[path] = _read(value, saved.find if is_used else lambda name: name)
+            values[path] = _read(value, saved.find if is_used else lambda name: name, path in saved.in_script)
             lost.pop(path, None)
         except ConfigError as error:
             lost[path] = f"{path} was {error}"
-    wanted = [
-        text for path, text in lost.items() if not any(path == known or path.startswith(f"{known}.") for known in given)
-    ]
+    wanted = {
+        path: text
+        for path, text in lost.items()
+        if not any(path == known or path.startswith(f"{known}.") for known in given)
+    }
     if wanted:
+        again = ", ".join(map(argument_at, wanted))
         raise ConfigError(
             f"{shown(saved.path)}: these were made in code and cannot be found by name; give them again, as in "
-            f"Trainer.load(..., env=MyEnv, policy_mapping=...): {'; '.join(wanted)}"
+            f"Trainer.load(..., {again}): {'; '.join(wanted.values())}"
         )
     measured = [path for path, history in saved.history.items() if history[-1][0] == MEASURED]
     lines = dict.fromkeys(measured, f"{saved.path}: {MEASURED}")
     return Layer(str(saved.path), values, lines, stored_folders=saved.folders, stored=True)
+
+
+def argument_at(path: str) -> str:
+    """Returns the argument of `Trainer.load` that gives a setting again."""
+    known = {"env.name": "env=MyEnv", "env.wrappers": "wrappers=[...]", "policy_mapping": "policy_mapping=..."}
+    return known.get(path) or f"config={{{path!r}: ...}}"
 
 
 def stand_in_of(saved: Saved, play: bool | VectorEnv, layers: Iterable[Layer]) -> VectorEnv | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,9 @@ def _classes(value: Any) -> Iterator[type]:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """Yields the values in lists and mappings, at any depth."""
+    """Yields the values in lists, mappings and calls of `functools.partial`, at any depth."""
+    if isinstance(value, partial):
+        value = [value.func, value.args, value.keywords]
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list | tuple):

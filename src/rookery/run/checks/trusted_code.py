@@ -21,7 +21,7 @@ from rookery.core.settings.trust import CodeKind, Named, Trust, TrustCode, is_ou
 from rookery.envs.adapters.import_paths import ENVIRONMENT, WRAPPER
 from rookery.envs.schemes import code_of
 from rookery.models.build import NETWORK
-from rookery.run.checkpoint.checkpoint import Saved
+from rookery.run.checkpoint.checkpoint import Saved, argument_at
 from rookery.run.checkpoint.client_tokens import with_new_token, with_own_token
 from rookery.run.checkpoint.run_dir import RunDir
 from rookery.run.checkpoint.script_file import stored_script, with_classes
@@ -103,8 +103,7 @@ def kind_at(path: str) -> CodeKind | None:
 
 def again_at(path: str) -> str:
     """Returns how to give a setting again to `Trainer.load`."""
-    known = {"env.name": "env=MyEnv", "env.wrappers": "wrappers=[...]", "policy_mapping": "policy_mapping=..."}
-    return f"as in Trainer.load(..., {known.get(path) or f'config={{{path!r}: ...}}'})"
+    return f"as in Trainer.load(..., {argument_at(path)})"
 
 
 def without_foreign_code(
