@@ -1,4 +1,5 @@
-"""The parts of docs/algorithms/ that are generated: what each algorithm works with, and the measured claims.
+"""The parts of docs/algorithms/ that are generated: settings with their defaults, what each algorithm works with, and
+the measured claims.
 
 They stand between ``<!-- generated: NAME -->`` and ``<!-- end -->``; all else on these pages is written by hand.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from gymnasium import spaces
 from rookery import ConfigError, Trainer
 from rookery.algorithms.capabilities import Capabilities, known_capabilities
 from rookery.algorithms.names import ALGORITHMS
+from rookery.cli.settings.listing import settings_in
 from rookery.core.seeding import Streams
 from rookery.core.settings.layers import import_object
 from rookery.core.spaces.arrays import SpaceError, action_spec, obs_spec
@@ -112,6 +115,23 @@ def begin(algorithm: str, name: str, space: spaces.Space[Any]) -> None:
     import_object(cfg.algorithm)(cfg.build_policy(obs, action, "main", torch.Generator()), cfg, Streams(0), "main")
 
 
+def settings_and_defaults(algorithms: list[str]) -> str:
+    """Returns how the algorithms of a page are named in Python, and their settings with the defaults."""
+    parts = []
+    for name in algorithms:
+        cls = import_object(ALGORITHMS.own[name])
+        found = settings_in(cls)
+        known = ", ".join(f"`{one.path}={one.default}`" for one in found if one.default)
+        sections = ", ".join(f"`{one.path}`" for one in found if not one.default)
+        text = (
+            f"`Trainer(env, {cls.__name__}())` in Python, `--algo {name}` on the command line. Defaults, which "
+            f"[presets](../reference/presets.md) replace: {known}; and the sections {sections}. "
+            f"[What each means](../reference/settings.md#algorithm-{name})."
+        )
+        parts.append(textwrap.fill(text, 140, break_long_words=False, break_on_hyphens=False))
+    return "\n\n".join(parts)
+
+
 def works_with(algorithms: list[str]) -> str:
     """Returns the table of what the algorithms of a page work with."""
     known = known_capabilities()
@@ -177,22 +197,21 @@ def expected_line(rows: list[dict[str, Any]], claim: str) -> str:
 def claims_table(rows: list[dict[str, Any]], page: str) -> str:
     """Returns the table of the claims of a page, with the curves of those that are in the zoo."""
     lines = [
+        "A claim holds if the median score of its seeds reaches the score that is needed, and the control stays below.",
+        "The score is the one that [learning results](../../benchmarks/results/learning.md) name. A control learns",
+        "nothing, or learns without what the claim is about. Again: `python benchmarks/learning.py CLAIM`.",
+        "",
         "| claim | env steps | needed | median | each seed | control | seconds, each | holds |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         scores, seconds = (", ".join(f"{run[key]:g}" for run in row["runs"]) for key in ("score", "seconds"))
         holds = "yes" if row["holds"] else "no"
-        control = f"{row['control']['score']:g}" if row.get("control") else ""
+        control = f"{row['control']['score'] + 0.0:g}" if row.get("control") else ""  # 0 in place of -0
         lines.append(
             f"| `{row['claim']}` | {row['env_steps']:,} | {row['threshold']:g} | {row['median']:g} | {scores} "
             f"| {control} | {seconds} | {holds} |"
         )
-    lines += [
-        "",
-        "The score is the one that [learning results](../../benchmarks/results/learning.md) name. A control learns",
-        "nothing, or learns without what the claim is about. Again: `python benchmarks/learning.py CLAIM`.",
-    ]
     for entry in sorted((ROOT / "benchmarks/zoo").glob(f"*-{page}/entry.json")):
         name, known = entry.parent.name, json.loads(entry.read_text(encoding="utf-8"))
         seeds = ", ".join(str(run["seed"]) for run in known["runs"])
@@ -217,6 +236,7 @@ def algorithm_pages() -> dict[str, str]:
         text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
         if page in by_page:
             text = with_block(text, "works with", works_with(by_page[page]), "## Works with")
+            text = with_block(text, "settings", settings_and_defaults(by_page[page]), "## Settings")
         if page in EXPECTED:
             text = with_block(text, "expected", expected_line(measured[page], EXPECTED[page]), "")
         if page in measured:

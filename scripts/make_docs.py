@@ -15,7 +15,7 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
-from algorithm_pages import algorithm_pages
+from algorithm_pages import algorithm_pages, supported_actions
 from environment_pages import environment_pages
 from iteration_picture import iteration_picture
 from map_page import map_page
@@ -206,12 +206,13 @@ def algorithms_page() -> str:
         "Generated from the code by `make docs`; `rookery algos` prints the table. Each algorithm declares what it can do on",
         "its settings class, as `capabilities = Capabilities(...)`; so does [your own](../how-to/own-algorithm.md).",
         "",
-        f"| {' | '.join(TABLE_HEAD)} |",
-        "|---" * len(TABLE_HEAD) + "|",
+        f"| {' | '.join(TABLE_HEAD)} | action spaces |",
+        "|---" * (len(TABLE_HEAD) + 1) + "|",
     ]
     for name, *row in capability_table():
         page = DOCS.parent / "algorithms" / f"{name.removeprefix('discrete_')}.md"
-        lines.append(f"| [{name}](../algorithms/{page.name}) | {' | '.join(row)} |")
+        actions = ", ".join(supported_actions(name))
+        lines.append(f"| [{name}](../algorithms/{page.name}) | {' | '.join(row)} | {actions} |")
     lines += ["", "## Fields of `Capabilities`", "", "| field | default | meaning |", "|---|---|---|"]
     texts = field_texts(object_name(Capabilities))
     for name, default in vars(Capabilities()).items():

@@ -189,7 +189,13 @@ def map_page() -> str:
         lines.append(f"| {'→' * depth}`{label}` | `{place_of(label)}` | {text} | {', '.join(where)} |")
         if label == "training_step":
             lines += [f"| →→{name} | `{place}` | {what} | PPO |" for name, place, what in BELOW_LEARNING]
-    lines += ["", "## Rooms", "", "Imports point down only; rooms on one line never import each other.", ""]
+    lines += [
+        "",
+        "## Rooms",
+        "",
+        "Rooms are the folders of a package. Imports point down only; rooms on one line never import each other.",
+        "",
+    ]
     lines += ["| layer | rooms | contents |", "|---|---|---|"]
     lines += [f"| {layer} | {rooms} | {contents} |" for layer, rooms, contents in ROOMS]
     lines += ["", "## By subject", "", "| subject | read first | page |", "|---|---|---|"]

@@ -27,6 +27,13 @@ PAGES = {
 }
 """Packages, and what their page says first."""
 
+MOST_USED = {
+    "rookery": ("Trainer", "PPOConfig", "DQNConfig", "SACConfig", "ModelConfig", "EvaluationConfig", "CheckpointConfig",
+                "Callback", "Linear", "load_policy", "write_generic", "evaluate_offline"),
+    "rookery.extend": ("AlgorithmConfig", "Algorithm", "Logger"),
+}  # fmt: skip
+"""Names that stand before all others on the page of a package."""
+
 FACES = {
     "rookery_rllib": [
         f"rookery_rllib.{name}" for name in ("script.finder:install", "rllib2.config", "rllib2.algorithm")
@@ -104,6 +111,8 @@ def page(package: str, text: str) -> str:
     """Returns the page of a package."""
     objects = sorted(documented(package), key=lambda one: (not one.is_class, one.name.lower()))
     lines = [f"# API: {package}", "", text, "", "Read from the source; private names are left out.", ""]
+    if package in MOST_USED:
+        lines += [f"Most used: {', '.join(f'[{name}](#{name.lower()})' for name in MOST_USED[package])}", ""]
     for kind, group in groupby(objects, key=lambda one: "Classes" if one.is_class else "Functions"):
         of = list(group)
         names = ", ".join(f"[{one.name}](#{one.name.lower()})" for one in of)

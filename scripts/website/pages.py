@@ -132,10 +132,11 @@ class Stage:
 
 def outside_code(text: str, change: Callable[[str], str]) -> str:
     """Returns a page with each line outside of blocks of code changed, and with what Python's Markdown needs beyond
-    GitHub's: an empty line before a list, four blanks before what belongs to an item, ``markdown`` in folds.
+    GitHub's: an empty line before a list, four blanks before what belongs to an item, ``markdown`` in folds. A block
+    under ``<!-- file: NAME -->`` has the name as its title.
     """
     lines: list[str] = []
-    fence, depths = "", list[int]()  # of the lists that are open: where the text of their items begins
+    fence, file, depths = "", "", list[int]()  # of the lists that are open: where the text of their items begins
     loose = False  # whether the item that is open has paragraphs
     for line in text.splitlines():
         indent = len(line) - len(line.lstrip(" "))
@@ -148,7 +149,9 @@ def outside_code(text: str, change: Callable[[str], str]) -> str:
         found = FENCE.match(line)
         if found and (not fence or line.strip() == fence):
             fence = "" if fence else found[2]
+            line, file = line + f' title="{file}"' * bool(file), ""
         elif not fence and re.fullmatch(r"<!-- .* -->", line):
+            file = line[5:-4].removeprefix("file: ") if line.startswith("<!-- file: ") else ""
             continue
         elif not fence:
             if (

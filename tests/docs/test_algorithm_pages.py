@@ -16,6 +16,7 @@ from algorithm_pages import (
     claims,
     claims_table,
     expected_line,
+    settings_and_defaults,
     supported_actions,
     works_with,
 )
@@ -35,7 +36,7 @@ def text(page):
 @pytest.mark.parametrize("page", BY_PAGE)
 def test_a_page_has_the_sections_of_the_frame_in_their_order(page):
     headings = re.findall(r"^##+ (.*)$", text(page), re.M)
-    frame = ["When to use it", "Works with", "In equations", "Metrics", "Results"]
+    frame = ["When to use it", "Settings", "Works with", "In equations", "Metrics", "Results"]
     found = [
         next((at for at, one in enumerate(headings) if one.endswith(name.lower()) or one == name), -1) for name in frame
     ]
@@ -48,6 +49,11 @@ def test_a_page_has_the_sections_of_the_frame_in_their_order(page):
 )
 def test_what_an_algorithm_works_with_is_what_the_code_declares(page):
     assert works_with(BY_PAGE[page]) in text(page), "run: make docs"
+
+
+@pytest.mark.parametrize("page", BY_PAGE)
+def test_the_defaults_of_a_page_are_those_of_the_settings(page):
+    assert settings_and_defaults(BY_PAGE[page]) in text(page), "run: make docs"
 
 
 @pytest.mark.parametrize("page", claims())

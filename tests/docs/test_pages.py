@@ -23,6 +23,7 @@ PAGES = [
     ROOT / "docs" / "from-rllib.md",
     ROOT / "docs" / "from-rllib2.md",
     ROOT / "docs" / "from-sb3.md",
+    ROOT / "docs" / "algorithms" / "her.md",
     ROOT / "docs" / "troubleshooting.md",
     ROOT / "docs" / "from-mlagents.md",
 ]
