@@ -191,6 +191,12 @@ def fresh_environment(folder):
     return room
 
 
+def ended(line, folder, environ):
+    """Runs a command in a folder; gives its exit code, and the last line on standard error in a list."""
+    done = subprocess.run(line, capture_output=True, text=True, cwd=folder, env=environ)
+    return done.returncode, done.stderr.strip().splitlines()[-1:]
+
+
 @pytest.fixture
 def environment(tmp_path, tree):
     """Functions that install and remove distributions in an environment, and run Python or the command there."""
@@ -212,29 +218,57 @@ def environment(tmp_path, tree):
 
     def end(*words):
         environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        line = [room / "bin" / words[0], *words[1:]]
-        done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, env=environ)
-        return done.returncode, done.stderr.strip().splitlines()[-1:]
+        return ended([room / "bin" / words[0], *words[1:]], tmp_path, environ)
 
     wheels = {"ours": ours, "other": other}
     return lambda name: pip("install", "--no-deps", "--no-index", wheels[name]), pip, end
 
 
-@pytest.mark.parametrize("order", [("other", "ours"), ("ours", "other")])
-def test_another_distribution_called_rookery_is_refused_with_the_repair(environment, order):
-    install, pip, end = environment
-    for name in order:
-        install(name)
-    for package in ("rookery_rllib", "rookery_mlagents") + (("rookery",) if order[1] == "ours" else ()):
+def check_refusals(end, is_ours_last):
+    """Imports and the command are refused, with the repair.
+
+    Args:
+        end: Runs ``python`` or ``rookery`` with arguments; gives what `ended` gives.
+        is_ours_last: Whether the files of our distribution were written over those of the other.
+    """
+    for package in ("rookery_rllib", "rookery_mlagents", *(["rookery"] if is_ours_last else [])):
         code, (line,) = end("python", "-c", f"import {package}")
         assert code == 1
         assert "another program" in line and line.endswith(
             "pip uninstall -y rookery rookery-rl, then pip install rookery-rl"
         )
-    if order[1] == "ours":
+    if is_ours_last:
         code, (line,) = end("rookery", "--version")
         assert code == 1
         assert line.startswith("error: another program, rookery-9, is installed over rookery-rl")
+
+
+@pytest.mark.parametrize("is_ours_last", [True, False])
+def test_packages_beside_those_of_another_distribution_called_rookery_are_refused(tmp_path, is_ours_last):
+    """The files as pip leaves them; the next test has pip do it."""
+    for package in ("rookery_rllib", "rookery_mlagents", *(["rookery"] if is_ours_last else [])):
+        (tmp_path / package).symlink_to(ROOT / "src" / package)
+    for name, text in OTHER.items():
+        if not (tmp_path / name).exists():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(text)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "rookery").write_text("from rookery.cli.main import program\nprogram()\n")
+
+    def end(program, *words):
+        script = [tmp_path / "bin" / program] if program == "rookery" else []
+        return ended([sys.executable, *script, *words], tmp_path, {**os.environ, "PYTHONPATH": str(tmp_path)})
+
+    check_refusals(end, is_ours_last)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", [("other", "ours"), ("ours", "other")])
+def test_another_distribution_called_rookery_is_refused_with_the_repair(environment, order):
+    install, pip, end = environment
+    for name in order:
+        install(name)
+    check_refusals(end, order[1] == "ours")
     pip("uninstall", "-y", "rookery", "rookery-rl")
     install("ours")
     assert end("python", "-c", "import rookery_rllib, rookery_mlagents, rookery.core.packages")[0] == 0

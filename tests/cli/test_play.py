@@ -8,6 +8,8 @@ import shutil
 import signal
 import sys
 import threading
+import time
+import traceback
 
 import gymnasium
 import numpy as np
@@ -75,9 +77,19 @@ class Terminal:
                 since = len(self.text)
                 answer = self.answers.pop(0)
                 if answer == "^C":
-                    os.kill(os.getpid(), signal.SIGINT)
+                    self._interrupt()
                 else:
                     os.write(self.ours, answer.encode())
+
+    def _interrupt(self):
+        """Sends SIGINT once the main thread is at the line that reads: before, a callback of the garbage collection
+        may run, in which Python prints KeyboardInterrupt and passes over it.
+        """
+        main = threading.main_thread().ident
+        while ".readline(" not in traceback.extract_stack(sys._current_frames()[main], 1)[0].line:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+        os.write(self.ours, b"\n")  # ends a read that has begun just after the signal, which then takes effect
 
     def close(self):
         self.out.close()
