@@ -151,12 +151,14 @@ def forked(line, module, arguments, files, environment, folder, output) -> Forke
     return ForkedChild([module, *arguments], end)
 
 
-def command(*words: object, folder: Path, **variables: str) -> ForkedChild:
-    """Starts ``rookery WORDS`` in a folder, with these environment variables; `stdout` and `stderr` are texts."""
+def command(*words: object, folder: Path, module: str = "rookery", **variables: str) -> ForkedChild:
+    """Starts ``rookery WORDS``, or another module, in a folder, with these environment variables; `stdout` and `stderr`
+    are texts.
+    """
     line, environment = server(os.getpid(), TORCH + WITH_TORCH)
     (out, out_end), (err, err_end) = os.pipe(), os.pipe()
     environment = {**environment, **variables}
-    child = forked(line, "rookery", [str(word) for word in words], (), environment, folder, (out_end, err_end))
+    child = forked(line, module, [str(word) for word in words], (), environment, folder, (out_end, err_end))
     os.close(out_end)
     os.close(err_end)
     child.stdout, child.stderr = open(out, encoding="utf-8"), open(err, encoding="utf-8")

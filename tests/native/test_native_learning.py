@@ -28,7 +28,10 @@ from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
 from rookery.models.heads import ActionHead
 from rookery.native.forward import attach
 from rookery.policies.policy import Policy
-from selection import slow_repeats
+from selection import WITHOUT_SLOW, slow_repeats
+
+UPDATES = 4 if WITHOUT_SLOW else 10
+"""How many updates it is after which learners are compared."""
 
 VECTOR = spaces.Box(-1.0, 1.0, (5,), np.float32)
 MIXED = spaces.Dict(
@@ -177,7 +180,7 @@ def by_torch(algorithm, updates, stale, case):
     return KNOWN[key]
 
 
-def learn_alike(algorithm="ppo", case=None, *, updates=10, stale=0):
+def learn_alike(algorithm="ppo", case=None, *, updates=UPDATES, stale=0):
     """Asserts that updates on kernels and in torch end at the same weights."""
     experience, start, end = by_torch(algorithm, updates, stale, case or {})
     algo = started(algorithm, stale, True, case or {})

@@ -14,7 +14,10 @@ from rookery.core.spaces.arrays import MASK, action_spec
 from rookery.models.cells.table import CELLS
 from rookery.native.forward import NetworkKernels
 from rookery.run.compute import describe_path
-from selection import slow, slow_repeats
+from selection import WITHOUT_SLOW, slow, slow_repeats
+
+UPDATES = 4 if WITHOUT_SLOW else 10
+"""How many updates it is after which learners are compared."""
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -94,7 +97,7 @@ def weights(learner):
     return learner.optimizer.flat.data.double().clone()
 
 
-def learn_alike(memory, updates=10, staleness=0, **settings):
+def learn_alike(memory, updates=UPDATES, staleness=0, **settings):
     """Asserts that updates on kernels and in torch, on the same experience, end at the same weights."""
     with trainer_of(memory, native=False, **settings) as trainer, trainer_of(memory, **settings) as other:
         by_torch, native = trainer.learners["main"], other.learners["main"]
@@ -147,12 +150,12 @@ def test_updates_are_those_of_torch_with_masks(action):
     ids=str,
 )  # fmt: skip
 def test_updates_are_those_of_torch_with_any_settings(settings):
-    learn_alike("gru", updates=2 if settings.get("minibatch_size") == 1 else 10, **settings)
+    learn_alike("gru", updates=2 if settings.get("minibatch_size") == 1 else UPDATES, **settings)
 
 
 @pytest.mark.parametrize("algorithm", LEARNERS)
 def test_updates_on_partial_fragments_and_older_weights_are_those_of_torch(algorithm):
-    assert learn_alike("lstm", algorithm=algorithm, staleness=1, rollout_size=100) > 10
+    assert learn_alike("lstm", algorithm=algorithm, staleness=1, rollout_size=100) > UPDATES
 
 
 @pytest.mark.parametrize("memory", ["lstm", "recall and gru"])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import rookery
+import warm_children
 from rookery import Trainer
 from rookery.core.errors import ConfigError
 from rookery.core.settings.script_objects import ScriptRecord
@@ -76,18 +79,36 @@ if __name__ == "__main__":
 """
 
 
-def run_script(folder: Path, *arguments: str, text: str = SCRIPT) -> None:
+def write_script(folder: Path, text: str = SCRIPT) -> None:
     (folder / "beside.py").write_text("LENGTH = 5\n")
     (folder / "train_walk.py").write_text(text)
-    done = subprocess.run(
-        [sys.executable, "train_walk.py", *arguments], cwd=folder, capture_output=True, text=True, check=False
-    )
+
+
+def run_script(folder: Path, *arguments: str, text: str = SCRIPT) -> None:
+    """Runs the script as ``python -m train_walk`` in its folder, in a process that need not import torch first."""
+    write_script(folder, text)
+    packages = Path(rookery.__file__).parents[1]
+    paths = os.pathsep.join(map(str, (folder, packages)))
+    child = warm_children.command(*arguments, folder=folder, module="train_walk", PYTHONPATH=paths)
+    errors = child.stderr.read()
+    with child:
+        assert child.wait(60) == 0, errors
+
+
+def test_a_run_of_a_script_is_loaded_from_its_file(tmp_path, capfd):
+    write_script(tmp_path)
+    line = [sys.executable, "train_walk.py", "--longer", "2"]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    check_loading(tmp_path, capfd)
 
 
-@pytest.mark.parametrize("by_id", [(), ("--by-id",)])
-def test_a_run_of_a_script_is_loaded_from_its_file(tmp_path, capfd, by_id):
-    run_script(tmp_path, "--longer", "2", *by_id)
+def test_a_run_of_a_script_that_registers_its_environment_is_loaded_from_its_file(tmp_path, capfd):
+    run_script(tmp_path, "--longer", "2", "--by-id")
+    check_loading(tmp_path, capfd)
+
+
+def check_loading(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with Trainer.load(tmp_path / "run", console="quiet") as trainer:
         assert trainer.train_iteration().length_mean <= 7
         trainer.save(tmp_path / "again")

@@ -11,6 +11,7 @@ its `state_version` and defines `upgrade`. A class that has never changed has ve
 from __future__ import annotations
 
 import copy
+import types
 from typing import Any, ClassVar
 
 import numpy as np
@@ -136,7 +137,13 @@ def _own_version(cls: type) -> int:
     return version
 
 
+_CONSTANT = frozenset({bool, int, float, str, types.NoneType})
+"""Types whose values never change."""
+
+
 def _pack(value: Any) -> Any:
+    if type(value) in _CONSTANT:
+        return value
     if isinstance(value, np.random.Generator):
         return copy.deepcopy(value.bit_generator.state)
     if hasattr(value, "state_dict"):
