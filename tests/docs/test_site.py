@@ -66,5 +66,10 @@ def test_items_of_lists_keep_their_paragraphs_and_code():
     assert outside_code(text, str) == expected
 
 
+def test_a_block_that_is_a_file_has_its_name_as_title():
+    page = "<!-- file: line.py -->\n```python\nx = 1\n```\n\n<!-- no test -->\n```python\ny = 2\n```\n"
+    assert outside_code(page, str) == '```python title="line.py"\nx = 1\n```\n\n```python\ny = 2\n```\n'
+
+
 def test_the_picture_of_an_iteration_is_that_of_the_traced_walk():
     assert (ROOT / "docs/images/iteration.svg").read_text(encoding="utf-8") == iteration_picture(), "run: make docs"

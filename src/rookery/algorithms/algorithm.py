@@ -116,7 +116,23 @@ class BatchHook:
         return row
 
 
-class Algorithm(Stateful, Generic[ConfigT]):
+class MadeByTrainer:
+    """Base of classes that a trainer makes. It is a base of its own so that `Algorithm` has the signature of its
+    `__init__`.
+    """
+
+    def __new__(cls, *arguments: Any, **_: Any) -> Self:
+        """Refuses the call of Stable-Baselines3, ``PPO("MlpPolicy", env)``, with the one to write."""
+        if arguments and isinstance(arguments[0], str):
+            raise ConfigError(
+                f"{cls.__name__}({arguments[0]!r}, ...): a trainer creates this class: Trainer(env, "
+                f'{cls.__name__}Config()).train(stop={{"env_steps": 100_000}}), and Trainer.load(RUN) loads it; '
+                "docs/from-sb3.md has the names of Stable-Baselines3"
+            )
+        return super().__new__(cls)
+
+
+class Algorithm(MadeByTrainer, Stateful, Generic[ConfigT]):
     """Improves one policy.
 
     An algorithm that learns from replay sets `replay` and defines `learn`; that is enough to store experience without
@@ -137,16 +153,6 @@ class Algorithm(Stateful, Generic[ConfigT]):
                                         "in_parts")  # fmt: skip
 
     replay: Replay | None = None
-
-    def __new__(cls, *arguments: Any, **_: Any) -> Self:
-        """Refuses the call of Stable-Baselines3, ``PPO("MlpPolicy", env)``, with the one to write."""
-        if arguments and isinstance(arguments[0], str):
-            raise ConfigError(
-                f"{cls.__name__}({arguments[0]!r}, ...): a trainer creates this class: Trainer(env, "
-                f'{cls.__name__}Config()).train(stop={{"env_steps": 100_000}}), and Trainer.load(RUN) loads it; '
-                "docs/from-sb3.md has the names of Stable-Baselines3"
-            )
-        return super().__new__(cls)
 
     def __init__(self, policy: Policy, cfg: ConfigT, streams: Streams, name: str) -> None:
         self.policy = policy
