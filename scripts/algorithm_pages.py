@@ -212,7 +212,10 @@ def claims_table(rows: list[dict[str, Any]], page: str) -> str:
             f"| `{row['claim']}` | {row['env_steps']:,} | {row['threshold']:g} | {row['median']:g} | {scores} "
             f"| {control} | {seconds} | {holds} |"
         )
-    for entry in sorted((ROOT / "benchmarks/zoo").glob(f"*-{page}/entry.json")):
+    entries = sorted((ROOT / "benchmarks/zoo").glob(f"*-{page}/entry.json"))
+    fold = len(entries) > 2
+    lines += ["", f"<details><summary>{len(entries)} learning curves</summary>"] if fold else []
+    for entry in entries:
         name, known = entry.parent.name, json.loads(entry.read_text(encoding="utf-8"))
         seeds = ", ".join(str(run["seed"]) for run in known["runs"])
         text = f"Mean return of {page} on {known['environment']} over environment steps, seeds {seeds}"
@@ -222,6 +225,7 @@ def claims_table(rows: list[dict[str, Any]], page: str) -> str:
             "",
             f"{text} ([settings](../../benchmarks/zoo/{name})).",
         ]
+    lines += ["", "</details>"] if fold else []
     return "\n".join(lines)
 
 

@@ -7,6 +7,7 @@ import re
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 
 import rookery
@@ -159,6 +160,26 @@ def test_every_name_in_the_table_leads_to_a_setting():
     known = [*paths_of(RunConfig), *algorithms, *by_name, "algorithm.name"]
     for name, ours in OTHER_NAMES.items():
         assert any(f".{path}".endswith(f".{ending}") for path in known for ending in ours), name
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: SACConfig(alpha="auto"), r"or a schedule of it; write null \(in code None\)"),
+        (lambda: ModelConfig(activation=torch.nn.ReLU), "; write 'relu'"),
+        (lambda: ModelConfig(hidden={"pi": [64], "vf": [64]}), "; actor and critic have the same"),
+        (lambda: SACConfig(replay_buffer_class="HerReplayBuffer"), "did you mean 'replay.hindsight'?"),
+        (lambda: small().train(total_timesteps=100), r"train\(total_timesteps=...\): .*; criteria end a training"),
+        (lambda: small().learn(100, callback=None), r"learn\(callback=...\): .*; callbacks=\[MyCallback"),
+    ],
+)
+def test_values_and_arguments_of_stable_baselines3_lead_to_ours(make, expected):
+    with pytest.raises(ConfigError, match=expected):
+        make()
+
+
+def small():
+    return Trainer("CartPole-v1", ReinforceConfig(), num_envs=2, seed=0)
 
 
 def test_the_class_of_an_algorithm_leads_to_a_trainer_and_its_settings():

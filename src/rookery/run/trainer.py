@@ -18,6 +18,7 @@ from rookery.core.process.interrupt import Interrupted
 from rookery.core.process.runtime import keep_large_blocks
 from rookery.core.process.torch_modes import own_torch
 from rookery.core.settings.fields import Settings
+from rookery.core.settings.hints import with_argument_hints
 from rookery.core.settings.layers import Layer
 from rookery.core.settings.starting_folder import absolute, shown, started_in, starting_folder
 from rookery.core.settings.trust import TrustCode
@@ -251,6 +252,7 @@ class Trainer(Run):
         while True:
             yield self.train_iteration()
 
+    @with_argument_hints
     def train(self, stop: Mapping[str, float] | StopFunction | None = None) -> IterationResult:
         """Trains until any criterion is reached; returns the last result.
 
@@ -334,6 +336,7 @@ class Trainer(Run):
         for take in self._parts.after_report:
             take(result)
 
+    @with_argument_hints
     def learn(self, gradient_steps: int = ITERATION, policies: Sequence[str] | None = None,
               stop: Mapping[str, float] | None = None) -> IterationResult:  # fmt: skip
         """Learns from replay only: no environment is stepped, and no schedule moves.

@@ -528,9 +528,18 @@ def check(hint: Any, value: Any) -> tuple[Any, str]:
 def advice(hint: Any, value: Any) -> str:
     """Returns a remedy if the mistake is a common one."""
     schedule = ", such as {'start': 0.001, 'end': 0}" if is_scheduled(hint) else ""
+    kinds = {bare(part) for part in alternatives(hint)}
+    words = [
+        choice for part in alternatives(hint) if get_origin(bare(part)) is Literal for choice in get_args(bare(part))
+    ]
+    if isinstance(value, type) and (word := value.__name__.lower()) in words:
+        return f"; write {word!r}"
+    if isinstance(value, Mapping) and {"pi", "vf", "qf"} & value.keys():
+        return "; actor and critic have the same"
     if not isinstance(value, str):
         return schedule if callable(value) or isinstance(value, list | tuple) else ""
-    kinds = {bare(part) for part in alternatives(hint)}
+    if value == "auto" and types.NoneType in kinds and value not in words:
+        return "; write null (in code None)"
     if value == "stack" and "lstm" in get_args(bare(hint)):
         return "; frame_stack = 4 beside it stacks observations"
     for section in kinds:
@@ -545,9 +554,6 @@ def advice(hint: Any, value: Any) -> str:
         except ValueError:
             if schedule:
                 return schedule
-    words = [
-        choice for part in alternatives(hint) if get_origin(bare(part)) is Literal for choice in get_args(bare(part))
-    ]
     return nearest(value, [word for word in words if isinstance(word, str)])
 
 

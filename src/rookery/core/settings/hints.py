@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import functools
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from rookery.core.errors import nearest
+from rookery.core.errors import ConfigError, nearest
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 OTHER_NAMES: dict[str, tuple[str, ...]] = {
     # the same word in several libraries
@@ -395,6 +400,20 @@ def no_attribute(owner: object, name: str) -> AttributeError:
     remedy = f": {ATTRIBUTES[name]}" if name in ATTRIBUTES else ""
     message = f"{type(owner).__name__!r} object has no attribute {name!r}{remedy}"
     return AttributeError(message, name=name, obj=owner)
+
+
+def with_argument_hints(method: Callable[P, T]) -> Callable[P, T]:
+    """Returns a method of a trainer that answers arguments of other libraries with a remedy."""
+    known = inspect.signature(method).parameters
+
+    @functools.wraps(method)
+    def called(*values: P.args, **named: P.kwargs) -> T:
+        for name in named:
+            if name not in known and name in ARGUMENTS:
+                raise ConfigError(f"{method.__name__}({name}=...): there is no such argument; {ARGUMENTS[name]}")
+        return method(*values, **named)
+
+    return called
 
 
 class ForeignNames:
