@@ -106,3 +106,8 @@ def test_weights_are_those_of_before():
         before = [one.clone() for one in trainer.policies["main"].parameters()]
         assert loss_mixes_rows(trainer, time.monotonic() + 60.0)
         assert all(torch.equal(*pair) for pair in zip(before, trainer.policies["main"].parameters(), strict=True))
+
+
+def test_an_algorithm_that_raises_has_no_finding(monkeypatch):
+    monkeypatch.setattr(Own, "training_step", lambda self, rollout: 1 / 0)
+    assert found_by("spread_values") == []

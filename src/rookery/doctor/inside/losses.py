@@ -11,6 +11,7 @@ import inspect
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from typing import Any
@@ -41,7 +42,7 @@ BROADCAST = "target size"
 
 
 class _Seen(Exception):
-    """Ends an iteration after its first own loss."""
+    """Ends an iteration at its first own loss."""
 
 
 def loss_mixes_rows(trainer: Trainer, until: float) -> list[Finding]:
@@ -56,7 +57,7 @@ def loss_mixes_rows(trainer: Trainer, until: float) -> list[Finding]:
     own = [name for name, learner in trainer.learners.items() if not is_own(type(learner).__module__)]
     if not own or trainer.config.logging.loggers:
         return []
-    found: list[Finding] = []
+    seen: list[tuple[Any, ...]] = []
     compute = optim.compute_gradients
 
     def watched(forward: Any, loss: Any, batch: Any, optimizer: Any, cfg: Any, closed_form: Any = None) -> Any:
@@ -64,20 +65,21 @@ def loss_mixes_rows(trainer: Trainer, until: float) -> list[Finding]:
             return compute(forward, loss, batch, optimizer, cfg, closed_form)
 
         def looked_at(outputs: Any, rows: Any, settings: Any) -> Any:
-            found.extend(mixed_rows(loss, outputs, rows, settings, own[0] if len(own) == 1 else ""))
+            seen.append((loss, outputs, rows, settings))
             raise _Seen
 
         return compute(forward, looked_at, batch, optimizer, cfg, None)
 
     with patch.object(optim, "compute_gradients", watched):
         for _ in range(ITERATIONS):
-            if time.monotonic() > until:
+            if seen or time.monotonic() > until:
                 break
-            try:
+            with suppress(Exception):  # an own algorithm may raise anything, also in place of `_Seen`
                 trainer.train_iteration()
-            except _Seen:
-                break
-    return found
+    if not seen:
+        return []
+    loss, outputs, batch, cfg = seen[0]
+    return mixed_rows(loss, outputs, batch, cfg, own[0] if len(own) == 1 else "")
 
 
 def is_own_loss(loss: Callable[..., Any]) -> bool:
