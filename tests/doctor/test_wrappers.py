@@ -442,3 +442,12 @@ def test_rewards_that_are_equal_where_episodes_end_are_a_note():
 
     (found,) = all_equal(play_recorded(lambda: Signs(Ends()), None, time.monotonic() + 10.0))
     assert found.severity == "note" and "only the length of episodes" in found.message
+
+
+def test_an_episode_without_end_is_no_fault_of_a_wrapper():
+    class Endless(Walk):
+        def step(self, action):
+            obs, reward, *_, info = super().step(action)
+            return obs, reward, False, False, info
+
+    assert wrapper_findings(lambda: View(Endless()), time.monotonic() + 20.0) == []

@@ -97,7 +97,7 @@ def hidden_share(seen: AgentDecisions) -> float | None:
 
 def explained(inputs: np.ndarray, target: np.ndarray, episode: np.ndarray) -> float | None:
     """Returns the share of the variance of a target that regressions on inputs explain, each episode from others; None
-    for too many inputs.
+    for too many inputs, or too few episodes.
 
     Args:
         inputs: ``[N, inputs]``.
@@ -106,7 +106,8 @@ def explained(inputs: np.ndarray, target: np.ndarray, episode: np.ndarray) -> fl
     """
     inputs, target, episode = inputs[:ROWS], target[:ROWS].astype(np.float64), episode[:ROWS]
     inputs = inputs[:, inputs.std(axis=0) > 0.0]
-    if inputs.shape[1] > MOST_INPUTS:
+    few = any(len(others) <= NEAREST for _, others in _folds(episode))
+    if few or inputs.shape[1] > MOST_INPUTS:
         return None
     if not inputs.shape[1] or not target.var():
         return 0.0
