@@ -10,6 +10,7 @@ import pytest
 from gymnasium import wrappers
 from gymnasium.spaces import Box, Discrete
 
+from rookery.doctor.reward_fit import explained
 from rookery.doctor.wrappers import audit
 from rookery.doctor.wrappers.audit import wrapper_findings
 from rookery.doctor.wrappers.record import play_recorded
@@ -451,3 +452,18 @@ def test_an_episode_without_end_is_no_fault_of_a_wrapper():
             return obs, reward, False, False, info
 
     assert wrapper_findings(lambda: View(Endless()), time.monotonic() + 20.0) == []
+
+
+def test_a_step_in_reset_is_no_step_after_the_end():
+    class Settles(Walk):
+        def reset(self, **given):
+            super().reset(**given)
+            return self.step(1)[0], {"action_mask": np.ones(3, np.int8)}
+
+    assert not [one for one in wrapper_findings(lambda: View(Settles()), time.monotonic() + 20.0) if one.counts]
+
+
+def test_an_observation_that_is_constant_but_for_rounding_explains_nothing():
+    rows = np.random.default_rng(0).normal(size=(600, 2)) * [1.0, 1e-13] + [0.0, 300.0]
+    share = explained(rows, rows[:, 0] ** 2, np.arange(600) // 20)
+    assert share is not None and share > 0.9

@@ -36,6 +36,9 @@ MOST_CATEGORIES = 32
 FOLDS, NEAREST, RIDGE = 5, 5, 1e-3
 """Parts into which episodes are divided, neighbors whose mean is a prediction, and weight of the penalty."""
 
+STILL = 1e-9
+"""Standard deviation of an input, in units of its largest size, up to which it is constant."""
+
 SPARSE = 0.5
 """Share of the steps with the most frequent reward, from which on rewards are sparse and are not judged."""
 
@@ -87,7 +90,7 @@ def hidden_share(seen: AgentDecisions) -> float | None:
     inputs = _inputs(seen)
     if counts.max() >= SPARSE * len(reward) or inputs is None or not np.isfinite(inputs).all():
         return None
-    inputs = inputs[:, inputs.std(axis=0) > 0.0]
+    inputs = inputs[:, inputs.std(axis=0) > STILL * np.abs(inputs).max(axis=0, initial=0.0)]
     inputs = (inputs - inputs.mean(axis=0)) / inputs.std(axis=0)
     left: list[float] = []
     for predicted in (_by_squares(inputs, reward, episode), _by_neighbors(inputs, reward, episode)):
@@ -105,7 +108,7 @@ def explained(inputs: np.ndarray, target: np.ndarray, episode: np.ndarray) -> fl
         episode: ``[N]`` number of the episode.
     """
     inputs, target, episode = inputs[:ROWS], target[:ROWS].astype(np.float64), episode[:ROWS]
-    inputs = inputs[:, inputs.std(axis=0) > 0.0]
+    inputs = inputs[:, inputs.std(axis=0) > STILL * np.abs(inputs).max(axis=0, initial=0.0)]
     few = any(len(others) <= NEAREST for _, others in _folds(episode))
     if few or inputs.shape[1] > MOST_INPUTS:
         return None

@@ -80,7 +80,7 @@ class Recorder:
     """
 
     def __init__(self, env: Any) -> None:
-        self.env, self._open, self._kept = env, list[LevelCall](), 0
+        self.env, self._open, self._kept = env, list[tuple[int, LevelCall]](), 0
         self.chain = [*chain_of(env)]
         self.names = [type(one).__name__ for one in self.chain]
         self.levels: list[list[LevelCall]] = [[] for _ in self.chain]
@@ -92,11 +92,13 @@ class Recorder:
         """Returns a function that calls another one, and keeps what it is given and what it returns."""
 
         def recorded(*given: Any, **named: Any) -> Any:
+            if self._open and self._open[-1][0] == number:  # a call of its own, as of `step` in `reset`
+                return function(*given, **named)
             first = named.get("seed") if is_reset else _numbers((*given, *named.values())[0])
             call = LevelCall(is_reset, first)
             if self._open:
-                self._open[-1].below.append(call)
-            self._open.append(call)
+                self._open[-1][1].below.append(call)
+            self._open.append((number, call))
             try:
                 result = function(*given, **named)
                 self.levels[number].append(call)
