@@ -170,6 +170,8 @@ def test_every_name_in_the_table_leads_to_a_setting():
         (lambda: ModelConfig(hidden={"pi": [64], "vf": [64]}), "; actor and critic have the same"),
         (lambda: SACConfig(replay_buffer_class="HerReplayBuffer"), "did you mean 'replay.hindsight'?"),
         (lambda: small().train(total_timesteps=100), r"train\(total_timesteps=...\): .*; criteria end a training"),
+        (lambda: small().evaluate(n_eval_episodes=3), r"evaluate\(n_eval_episodes=...\): .*; evaluation={"),
+        (lambda: tune.run("CartPole-v1", n_trials=3), "n_trials = 3: .*; here it is num_samples"),
         (lambda: small().learn(100, callback=None), r"learn\(callback=...\): .*; callbacks=\[MyCallback"),
     ],
 )

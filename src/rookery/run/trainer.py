@@ -420,6 +420,7 @@ class Trainer(Run):
         """Makes iterations sample again."""
         self._paused = False
 
+    @with_argument_hints
     def evaluate(self, episodes: int | None = None, deterministic: bool | None = None) -> EvaluationResult:
         """Evaluates the policies, without learning and without any effect on the training.
 

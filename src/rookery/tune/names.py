@@ -51,8 +51,20 @@ OTHER_LIBRARIES = {
     "MedianStoppingRule": "MedianConfig",
     "PopulationBasedTraining": "PBTConfig",
     "FIFOScheduler": "FIFOConfig",
+    # Optuna
+    "n_trials": "num_samples",
+    "n_jobs": "max_concurrent",
+    "sampler": "search=tune.OptunaConfig(sampler='tpe')",
+    "pruner": "scheduler='median'",
+    "direction": "mode",
+    **dict.fromkeys(("storage", "study_name"), "folder"),
+    "objective": "trainable",
+    "create_study": "run",
+    "suggest_float": "uniform or loguniform",
+    "suggest_int": "randint or lograndint",
+    "suggest_categorical": "choice",
 }
-"""Names of Ray Tune and RLlib, with their equivalents, for messages."""
+"""Names of Ray Tune, RLlib and Optuna, with their equivalents, for messages."""
 
 
 def hint_for(name: str, known: Iterable[str]) -> str:
