@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rookery import A2CConfig, APPOConfig, IMPALAConfig, PPOConfig, ReinforceConfig, Trainer
-from selection import slow
+from selection import slow, slow_except
 
 
 class Mixed(gym.Env):
@@ -54,7 +54,7 @@ SMALL = {
 
 
 @pytest.mark.parametrize("env", [slow("CartPole-v1"), Mixed])
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", slow_except("ppo with the penalty", "appo with the penalty", of=SMALL))
 def test_four_iterations_equal_two_and_two_more(name, env, tmp_path):
     settings = {"num_envs": 3, "iteration_steps": 300 if name == "reinforce" else 150, "seed": 4}
     with Trainer(env, SMALL[name], **settings) as through:

@@ -15,6 +15,7 @@ from rookery.core.seeding import Streams
 from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.models.image_encoders import Maps
 from rookery.policies.policy import Policy
+from selection import slow
 
 MOVES = spaces.Box(-1, 1, (2,), np.float32)
 SIDE, ROWS = 16, 6
@@ -203,7 +204,7 @@ def weights(trainer):
     return {name: value.clone() for name, value in state.items()}
 
 
-@pytest.mark.parametrize("algorithm", ["td3", "ddpg"])
+@pytest.mark.parametrize("algorithm", ["td3", slow("ddpg")])
 def test_a_run_resumes_exactly(algorithm, tmp_path):
     settings = {
         "algorithm.name": algorithm,

@@ -19,7 +19,6 @@ from rookery import Trainer
 from rookery.core.io.encoding import encode
 from rookery.core.io.files import FileError, last_good, list_checkpoints
 from rookery.run.checkpoint.run_dir import RunDir
-from selection import slow_except
 
 SCRIPT = Path(__file__).with_name("killable.py")
 ITERATIONS = 40
@@ -174,9 +173,8 @@ def test_killed_while_a_checkpoint_is_written_a_run_comes_to_the_same_end(tmp_pa
     measured("kill -9 between two file operations of a checkpoint", kills, "same weights, state and rows")
 
 
-@pytest.mark.parametrize(
-    "number", slow_except(signal.SIGTERM, of=[signal.SIGINT, signal.SIGTERM]), ids=lambda number: number.name
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_asked_to_stop_a_run_writes_a_checkpoint_and_goes_on_from_there(tmp_path, uninterrupted, measured, number):
     run = Process(tmp_path / "run", SLEEP_AT="100:1")
     run.wait_for("asleep")  # in the middle of the seventh iteration

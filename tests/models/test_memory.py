@@ -334,7 +334,7 @@ def accuracy_of_recall(memory, *, updates, seed):
     return float((said.argmax(1) == symbol[0]).float().mean())
 
 
-@pytest.mark.parametrize("kind", slow_except("lstm", "attention", of=CELLS))
+@pytest.mark.parametrize("kind", slow_except("lstm", of=CELLS))
 def test_a_memory_learns_to_recall_at_the_end_what_stood_at_the_start(kind):
     cfg = MemoryConfig(kind=kind, size=32, sequence_length=8)
     memory = build_memory(cfg, 5, torch.Generator().manual_seed(0))

@@ -14,6 +14,7 @@ from rookery.envs.make import lane_maker
 from rookery.envs.vector.serial import SerialEnv
 from rookery.policies.normalize import ObsNormalizer
 from rookery.tasks.goal_tasks import BitFlip, PointReach
+from selection import slow
 
 STRATEGY = "algorithm.replay.hindsight.strategy"
 SMALL = {
@@ -40,6 +41,7 @@ def equal(one, other):
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.slow  # a claim of benchmarks/learning.py, with this control
 def test_bits_are_learned_with_goals_reached_and_not_without():
     found = {}
     for strategy in ("future", None):
@@ -54,8 +56,8 @@ def test_bits_are_learned_with_goals_reached_and_not_without():
     ("env", "algorithm", "more"),
     [
         (BitFlip, "dqn", {}),
-        (PointReach, "td3", {}),
-        (PointReach, "ddpg", {}),
+        slow(PointReach, "td3", {}),
+        slow(PointReach, "ddpg", {}),
         (PointReach, "sac", {}),
         (BitFlip, "dqn", {"algorithm.replay.kind": "prioritized", "algorithm.n_step": 3}),
         (BitFlip, "dqn", {"algorithm.model.normalize_obs": True}),

@@ -7,6 +7,7 @@ from test_return_scale import rollout
 
 from rookery import Trainer
 from rookery.signals.return_spread import LEAST, ReturnSpread
+from selection import slow
 
 GAMMA = 0.5
 
@@ -65,7 +66,7 @@ def entropy_without_reward(algorithm, **settings):
         return result.policies["main"].learning["entropy"] / math.log(4)
 
 
-@pytest.mark.parametrize("normalize", [True, "batch"])
+@pytest.mark.parametrize("normalize", [True, slow("batch")])
 def test_a_policy_that_earns_nothing_stays_random(normalize, monkeypatch):
     settings = {"algorithm.normalize_advantage": normalize}
     assert entropy_without_reward("ppo", **settings) > 0.999
