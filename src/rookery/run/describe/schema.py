@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, field
 from typing import Any, Literal, get_args, get_origin
 
 from rookery.algorithms.names import ALGORITHMS
@@ -93,18 +93,24 @@ class SchemaWriter:
 
     names: Mapping[str, Mapping[str, str]]
     everywhere: Schema | None = None
+    _sections: dict[tuple[type[Settings], str], Schema] = field(default_factory=dict, init=False, repr=False)
 
     def section(self, cls: type[Settings], without: str = "") -> Schema:
         """Describes a settings class: nothing but its fields (`without` one of them), or null for an empty section."""
+        if (cls, without) not in self._sections:
+            self._sections[cls, without] = self._section(cls, without)
+        return dict(self._sections[cls, without])
+
+    def _section(self, cls: type[Settings], without: str) -> Schema:
         texts, hints = field_texts(object_name(cls)), hints_of(cls)
         properties = {}
-        for name, field in fields_of(cls).items():
+        for name, one in fields_of(cls).items():
             if name == without:
                 continue
             properties[name] = self.chosen(name, hints[name]) if polymorphic(hints[name]) else self.value(hints[name])
             if name in texts:
                 properties[name]["description"] = texts[name].replace("``", "`")
-            default = default_of(field)
+            default = default_of(one)
             if default is not MISSING and not isinstance(default, Settings):
                 properties[name]["default"] = writable(default)
         return {"type": ["object", "null"], "properties": properties, "additionalProperties": False}
