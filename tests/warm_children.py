@@ -165,5 +165,11 @@ def command(*words: object, folder: Path, module: str = "rookery", **variables: 
     return child
 
 
+def script(file: Path, *words: object) -> ForkedChild:
+    """Starts ``python -m NAME WORDS`` in the folder of a script; `stdout` and `stderr` are texts."""
+    paths = os.pathsep.join([str(file.parent), str(Path(child_process.__file__).parents[3])])
+    return command(*words, folder=file.parent, module=file.stem, PYTHONPATH=paths)
+
+
 LIKE_SUBPROCESS = SimpleNamespace(Popen=popen, DEVNULL=subprocess.DEVNULL)
 """What `core/process/child_process.py` finds in place of the module."""

@@ -1,6 +1,5 @@
 """Packages outside that add a part of each kind: found by their entry points, imported when asked for."""
 
-import subprocess
 import sys
 import tomllib
 import warnings
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import warm_children
 from rookery import PPOConfig, Trainer
 from rookery.algorithms.names import ALGORITHMS
 from rookery.core import plugins
@@ -140,11 +140,11 @@ def test_metadata_in_the_working_directory_alone_is_not_read(tmp_path, monkeypat
 
 
 def test_no_face_is_imported_by_a_training(tmp_path):
-    script = (
+    (tmp_path / "training.py").write_text(
         "import sys; from rookery import Trainer, PPOConfig\n"
         "with Trainer('CartPole-v1', PPOConfig(fragment_length=8), config={'sampling.num_envs': 1}) as t:\n"
         "    t.train(stop={'env_steps': 8})\n"
         "print([name for name in sys.modules if 'unity' in name or name.startswith(('rookery_', 'rookery.compat'))])"
     )
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert ran.stdout.splitlines()[-1] == "[]"
+    with warm_children.script(tmp_path / "training.py") as child:
+        assert child.stdout.read().splitlines()[-1:] == ["[]"], child.stderr.read()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import rookery
 import warm_children
 from rookery import Trainer
 from rookery.core.errors import ConfigError
@@ -87,11 +85,8 @@ def write_script(folder: Path, text: str = SCRIPT) -> None:
 def run_script(folder: Path, *arguments: str, text: str = SCRIPT) -> None:
     """Runs the script as ``python -m train_walk`` in its folder, in a process that need not import torch first."""
     write_script(folder, text)
-    packages = Path(rookery.__file__).parents[1]
-    paths = os.pathsep.join(map(str, (folder, packages)))
-    child = warm_children.command(*arguments, folder=folder, module="train_walk", PYTHONPATH=paths)
-    errors = child.stderr.read()
-    with child:
+    with warm_children.script(folder / "train_walk.py", *arguments) as child:
+        errors = child.stderr.read()
         assert child.wait(60) == 0, errors
 
 
