@@ -63,8 +63,8 @@ def rounded_by_wrapper(name: str, pairs: Sequence[tuple[LevelCall, LevelCall]], 
         return []
     ways = [is_coarse(one, other) for one, other in zip(above.T, below.T, strict=True)]
     coarse = [place for place, way in enumerate(ways) if way]
-    if 2 * len(coarse) < len(ways):
-        return []
+    if 2 * len(coarse) < len(ways) or not np.ptp(above[:, coarse], axis=0).any():
+        return []  # constants are no whole numbers of what is below
     numbers = sorted({int(one) for one in np.unique(above[:, coarse])})
     return [
         finding(
