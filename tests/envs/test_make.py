@@ -9,6 +9,7 @@ import pettingzoo.classic.tictactoe_v3
 import pytest
 from counting import ComingAndGoing, Counting, CountingParallel
 from gymnasium import spaces
+from gymnasium.envs.classic_control import CartPoleEnv
 
 from messages import check_error
 from rookery.core.errors import EnvError
@@ -214,7 +215,12 @@ MISTAKES = [
     (lambda: made("nowhere.at.all:MyEnv"), "EnvError: env 'nowhere.at.all:MyEnv': there is no module 'nowhere'"),
     (lambda: made("counting:Countin"), "EnvError: module counting has no 'Countin'; did you mean 'Counting'?"),
     (lambda: made(np), "EnvError: module numpy has neither parallel_env nor env"),
-    (lambda: made(Counting()), "EnvError: env is an instance of Counting, expected something that makes one"),
+    (lambda: made(Counting()), "EnvError: env is an instance of Counting, expected something that makes environments"),
+    (
+        lambda: made(gymnasium.wrappers.TimeLimit(CartPoleEnv(), 5)),
+        "EnvError: write the class CartPoleEnv itself, and its wrappers as wrappers=[...]",
+    ),
+    (lambda: made([Counting]), "EnvError: env is an instance of list, ... num_envs is the number of environments"),
     (lambda: made(dict), "EnvError: dict makes dict, expected one Gymnasium, ... it has no reset and"),
     (lambda: made(vector), "EnvError: it plays many environments itself"),
     (lambda: made(Counting, "sreial"), "EnvError: 'sreial' is unknown; did you mean 'serial'?"),

@@ -285,10 +285,17 @@ def find_maker(env: Any) -> Any:
                 return getattr(env, maker)
         raise EnvError(f"module {env.__name__} has neither parallel_env nor env; pass a class or a function of it")
     if not callable(env) and scheme_of_maker(env) is None:
-        what = f"an instance of {type(env).__name__}, expected something that makes one environment a call"
+        what = f"an instance of {type(env).__name__}, expected something that makes environments"
         spec = getattr(env, "spec", None)
-        known = f"; did you mean {spec.id!r}?" if isinstance(spec, gymnasium.envs.registration.EnvSpec) else ""
-        raise EnvError(f"env is {what}: a class, a function, a Gymnasium id or an import path 'my.module:MyEnv'{known}")
+        near = ""
+        if isinstance(env, gymnasium.Env):
+            wrapped = "" if env is env.unwrapped else ", and its wrappers as wrappers=[...]"
+            near = f"; write the class {type(env.unwrapped).__name__} itself{wrapped}"
+        elif isinstance(env, list | tuple):
+            near = "; num_envs is the number of environments"
+        if isinstance(spec, gymnasium.envs.registration.EnvSpec):
+            near = f"; did you mean {spec.id!r}?"
+        raise EnvError(f"env is {what}: a class, a function, a Gymnasium id or an import path 'my.module:MyEnv'{near}")
     return env
 
 
