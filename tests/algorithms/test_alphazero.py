@@ -144,12 +144,12 @@ def test_only_the_newest_decisions_are_kept():
 
 def test_a_run_that_was_stopped_has_the_weights_of_one_that_was_not(tmp_path):
     whole, _ = tic_tac_toe()
-    whole.train(stop={"env_steps": 400})
+    whole.train(stop={"env_steps": 250})
     part, _ = tic_tac_toe()
-    part.train(stop={"env_steps": 150})
+    part.train(stop={"env_steps": 100})
     saved = part.save(tmp_path / "saved")
     again = Trainer.load(saved, console="quiet")
-    again.train(stop={"env_steps": 400})
+    again.train(stop={"env_steps": 250})
     expected, found = weights(whole), weights(again)
     assert whole.env_steps == again.env_steps
     assert all(torch.equal(expected[name], found[name]) for name in expected)
@@ -168,7 +168,7 @@ def test_search_in_torch_and_on_kernels_agree():
 def test_snapshots_search_too():
     config = {"self_play.main": {"snapshot_every": 50, "swap_every": 50, "latest_ratio": 0.0}}
     trainer, _ = tic_tac_toe(config=config)
-    trainer.train(stop={"env_steps": 300})
+    trainer.train(stop={"env_steps": 200})
     stack = trainer._pool.worker.policies["main@"]
     assert stack._alone
     assert all(isinstance(one, SearchingPolicy) and one.evaluations for one in stack._alone.values())

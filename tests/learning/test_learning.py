@@ -27,7 +27,8 @@ def trained(env, env_steps, learning, seed=0, **settings):
 def test_cartpole_is_nearly_solved_in_30000_steps(learning, solved):
     # a third of the way, at full learning rate, one seed in five is below: hence the middle one of three
     seeds = range(3 if learning else 1)
-    trainers = [trained("CartPole-v1", 30_000, learning, seed, preset="auto")[0] for seed in seeds]
+    env_steps = 30_000 if learning else 10_000
+    trainers = [trained("CartPole-v1", env_steps, learning, seed, preset="auto")[0] for seed in seeds]
     assert (median(trainer.evaluate(20).return_mean for trainer in trainers) >= 300) == solved
 
 
@@ -61,7 +62,7 @@ def test_pendulum_swings_up_after_41000_steps(learning, solved):
 
 @pytest.mark.parametrize(
     ("signals", "env_steps", "found"), [({"count": {}}, 60_000, True), slow({"curiosity": {}}, 150_000, True),
-                                        ({}, 150_000, False)],
+                                        ({}, 60_000, False), slow({}, 150_000, False)],
 )  # fmt: skip
 def test_signals_find_a_goal_that_is_not_found_without(signals, env_steps, found):
     config = {"algorithm.signals.rnd": None, **{f"algorithm.signals.{name}": more for name, more in signals.items()}}

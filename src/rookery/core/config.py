@@ -179,7 +179,7 @@ def current_setting(config: Settings, path: str, value: V) -> tuple[str, V | str
     names: list[str] = []
     known: Mapping[str, str] = {}
     for name in path.split("."):
-        if isinstance(node, Settings) and name not in {*fields_of(type(node)), *former_names(type(node))}:
+        if isinstance(node, Settings) and name not in fields_of(type(node)) and name not in former_names(type(node)):
             inside = [part for part in vars(node).values() if isinstance(part, Settings)]
             node = inside[0] if len(inside) == 1 else None  # the keys of an entry are at the level of its settings
         if isinstance(node, Settings):
