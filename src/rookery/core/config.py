@@ -330,8 +330,7 @@ class _Merge:
         """Returns the value of a field of a class."""
         if mark := fixed_of(cls, name):
             self.fixed[path] = mark
-        read = self.leaf if _is_leaf(cls, name) else self.value
-        return read(hints_of(cls)[name], path, parts, start)
+        return (self.leaf if _is_leaf(cls, name) else self.value)(hints_of(cls)[name], path, parts, start)
 
     def value(self, hint: Any, path: str, parts: list[_Node], start: Any) -> Any:
         """Returns a value of a type of any kind."""
