@@ -157,7 +157,7 @@ def random_actions(spec: ActionSpec, num: int, mask: np.ndarray | None, rng: np.
     if mask is not None:
         scores = np.where(mask, scores, -1.0)
     if len(spec.sizes) == 1:
-        return scores.argmax(axis=1).reshape(num, *spec.shape)
+        return np.asarray(scores.argmax(axis=1)).reshape(num, *spec.shape)
     ends = np.cumsum(spec.sizes)
     parts = np.split(scores, ends[:-1], axis=1)
     return np.stack([part.argmax(axis=1) for part in parts], axis=1).reshape(num, *spec.shape)

@@ -10,6 +10,7 @@ from rookery.core.schedules import Schedule, write_schedule
 from rookery.report.finding import Finding
 from rookery.run.findings.catalog import causes_first
 from rookery.run.findings.history import History
+from rookery.run.findings.plain_settings import PlainSettings
 from rookery.run.findings.policy_rules import POLICY_RULES
 from rookery.run.findings.rule import Rule
 from rookery.run.findings.run_rules import RUN_RULES
@@ -75,7 +76,9 @@ def findings_of_rows(
     return causes_first([*last, *before])
 
 
-def plain_settings(resolved: Resolved[RunConfig]) -> dict[str, Any]:
+def plain_settings(resolved: Resolved[RunConfig]) -> PlainSettings:
     """Returns the values of the settings of a run by path, schedules as mappings."""
     values = {path: given[-1][1] for path, given in resolved.history.items() if given}
-    return {path: write_schedule(one) if isinstance(one, Schedule) else one for path, one in values.items()}
+    return PlainSettings(
+        {path: write_schedule(one) if isinstance(one, Schedule) else one for path, one in values.items()}
+    )

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property
-from operator import itemgetter
 from statistics import median
 from typing import Any
 
-from rookery.core.errors import ConfigError
-from rookery.core.schedules import Schedule, read_schedule
+from rookery.run.findings.plain_settings import PlainSettings
 from rookery.run.findings.window import Entry, Window
 
 IMPROVED = 0.1
@@ -50,7 +47,7 @@ class History:
     """
 
     def __init__(self, window: Window, settings: Mapping[str, Any]) -> None:
-        self.settings = settings
+        self.settings = settings if isinstance(settings, PlainSettings) else PlainSettings(settings)
         self.recent: Sequence[Entry] = list(window.recent)
         last = self.recent[-1:]
         self.past: Sequence[Entry] = window.past if window.past[-1:] == last else [*window.past, *last]
@@ -70,26 +67,11 @@ class History:
 
     def setting(self, path: str, policy: str = "") -> Any:
         """Returns a setting of a policy, or of the run for an empty name; None if there is none."""
-        if not policy:
-            return self.settings.get(path)
-        own = f"policies.{policy}.{path}"
-        return self.settings[own] if own in self.settings else self.settings.get(f"algorithm.{path}")
+        return self.settings.of(path, policy)
 
     def number(self, path: str, policy: str = "") -> float | None:
         """Returns a setting as its largest number; the same for a schedule; None for anything else."""
         return largest(self.setting(path, policy))
-
-    def schedules(self, policy: str) -> list[tuple[str, Schedule]]:
-        """Returns the settings of a policy that have a schedule, by their path below the algorithm."""
-        starts, found = (f"policies.{policy}.", "algorithm."), []
-        for path, value in self.settings.items():
-            if isinstance(value, dict) and ("points" in value or "start" in value) and path.startswith(starts):
-                own = path.removeprefix(starts[0]).removeprefix(starts[1])
-                if self.setting(own, policy) is value:  # a number of the policy's own hides a schedule of all
-                    with suppress(ConfigError):
-                        found.append((own, read_schedule(value)))
-        found.sort(key=itemgetter(0))
-        return found
 
     @cached_property
     def budget(self) -> float | None:

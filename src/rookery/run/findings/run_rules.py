@@ -231,10 +231,8 @@ def policy_unmapped(run: History, policy: str) -> Finding | None:
     now = run.now
     if now["iteration"] < SOON or now["episodes"] < SOON or now.get("self_play"):
         return None
-    known = now["policies"]
-    named = dict.fromkeys(path.split(".")[1] for path in run.settings if path.startswith("policies."))
-    frozen = {name for name in named if run.settings.get(f"policies.{name}.frozen")}
-    idle = [name for name in {**named, **known} if not known.get(name, {}).get("decisions") and name not in frozen]
+    known, named = now["policies"], run.settings.trained
+    idle = [name for name in {**named, **known} if not known.get(name, {}).get("decisions") and named.get(name, True)]
     if not idle or len(idle) == len({**named, **known}):
         return None
     return finding(

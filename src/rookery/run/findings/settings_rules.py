@@ -175,7 +175,7 @@ def schedule_short(run: History, policy: str) -> Finding | None:
     if total < SERIOUS or now < HALF * total:
         return None
     found = []
-    for path, schedule in run.schedules(policy):
+    for path, schedule in run.settings.schedules(policy):
         decisions = schedule.by == DECISIONS
         share = (run.now["policies"].get(policy, {}).get("decisions") or 0.0) / max(now, 1)
         rate = share if decisions else 1.0  # of the schedule's steps in an env step

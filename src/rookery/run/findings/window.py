@@ -30,7 +30,7 @@ short iterations cost little.
 FIRST = 10
 """Iteration of the second look at the rows; the first one is after the first row, for settings that no row changes."""
 
-GROWTH = 4
+GROWTH = 3
 """A look is followed by the next one after this fraction of the iterations so far: looks become rarer, so that their
 cost stays below a hundredth of any iteration.
 """
