@@ -198,7 +198,9 @@ def test_a_trainer_of_rllib_learns_in_a_player(basic, monkeypatch):
 def test_policies_of_the_games_of_ml_agents(game):
     policies, mapping = Unity3DEnv.get_policy_configs_for_game(game)
     assert all(mapping(agent) in policies for agent in ("Goalie?team=0_1", "Striker?team=1_3", f"{game}_0"))
-    for cls, obs, action, config in policies.values():
+    for policy in policies.values():
+        cls, obs, action, config = policy  # as in 2021; later scripts read the attributes
+        assert policy.observation_space is obs and policy.action_space is action
         assert cls is None and config == {} and obs.sample() in obs and action.sample() in action
     if game == "SoccerStrikersVsGoalie":
         assert mapping("Striker?team=1_3", None, None) == "Striker" and len(policies) == 2

@@ -14,6 +14,7 @@ from rookery_mlagents.api.unity_environment import UnityEnvironment
 from rookery_rllib.env.envs import MultiAgentEnv
 from rookery_rllib.gym.core import TRUNCATED
 from rookery_rllib.gym.spaces import Box
+from rookery_rllib.policy.policies import PolicySpec
 
 ALL = "__all__"
 
@@ -218,7 +219,7 @@ def _blue_or_purple(agent_id: str, *_: Any, **__: Any) -> str:
     return "BluePlayer" if "1_" in agent_id else "PurplePlayer"
 
 
-def _policy(behavior: str) -> tuple[None, spaces.Space[Any], spaces.Space[Any], dict[str, Any]]:
+def _policy(behavior: str) -> PolicySpec:
     """Returns a policy of the algorithm's own class with the spaces of a behaviour."""
     bound = 1.0 if behavior == "SoccerPlayer" else np.inf
     several = SEVERAL.get(behavior)
@@ -229,7 +230,7 @@ def _policy(behavior: str) -> tuple[None, spaces.Space[Any], spaces.Space[Any], 
         seen = spaces.Tuple([Box(-bound, bound, shape, np.float32) for shape in several])
     moves = MOVES.get(behavior, 0)
     decided = _decided(moves, CHOICES.get(behavior, ()))
-    return None, seen, decided, {}
+    return PolicySpec(None, seen, decided, {})
 
 
 def _decided(numbers: int, branches: tuple[int, ...]) -> spaces.Space[Any]:
