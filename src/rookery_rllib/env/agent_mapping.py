@@ -1,11 +1,27 @@
-"""Agent-to-policy mapping as in scripts of 2021, and agents by the ids of their environment."""
+"""Policies and their agents as in scripts of 2021, and agents by the ids of their environment."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from rookery.face import LaneShare, VectorEnv
+
+
+class PolicySpec(NamedTuple):
+    """A policy of ``multiagent.policies``; the spaces are those of its agents if they are None.
+
+    Attributes:
+        policy_class: Its class; None = that of the trainer.
+        observation_space: Observation space.
+        action_space: Action space.
+        config: Keys that differ from those of the trainer.
+    """
+
+    policy_class: Any = None
+    observation_space: Any = None
+    action_space: Any = None
+    config: Mapping[str, Any] | None = None
 
 
 class AgentIds:

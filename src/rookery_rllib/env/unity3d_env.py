@@ -11,10 +11,10 @@ from gymnasium import spaces
 from rookery.face import ConfigError, nearest
 from rookery_mlagents.api.exceptions import UnityWorkerInUseException
 from rookery_mlagents.api.unity_environment import UnityEnvironment
+from rookery_rllib.env.agent_mapping import PolicySpec
 from rookery_rllib.env.envs import MultiAgentEnv
 from rookery_rllib.gym.core import TRUNCATED
 from rookery_rllib.gym.spaces import Box
-from rookery_rllib.policy.policies import PolicySpec
 
 ALL = "__all__"
 

@@ -7,7 +7,7 @@ the script.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,23 +15,8 @@ from rookery.face import ConfigError
 from rookery_rllib.base.imports import find
 from rookery_rllib.batch.minibatches import LEARNER_STATS_KEY as LEARNER_STATS_KEY
 from rookery_rllib.batch.numpy_functions import as_arrays
+from rookery_rllib.env.agent_mapping import PolicySpec as PolicySpec
 from rookery_rllib.policy.explorations import exploration_of
-
-
-class PolicySpec(NamedTuple):
-    """A policy of ``multiagent.policies``; the spaces are those of its agents if they are None.
-
-    Attributes:
-        policy_class: Its class; None = that of the trainer.
-        observation_space: Observation space.
-        action_space: Action space.
-        config: Keys that differ from those of the trainer.
-    """
-
-    policy_class: Any = None
-    observation_space: Any = None
-    action_space: Any = None
-    config: Mapping[str, Any] | None = None
 
 
 class Session:
