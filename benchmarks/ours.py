@@ -20,7 +20,7 @@ from measure import Meter, seconds_since_start
 from workloads import BEST, MATCHED, OFF_POLICY, PPO, TARGETS
 
 from envs import NUM_AGENTS, Busy, Crowd, Single, loops_for
-from rookery import DQNConfig, MultiAgentArena, PPOConfig, SACConfig, Trainer, __version__
+from rookery import DQNConfig, MultiAgentArena, PPOConfig, SACConfig, TD3Config, Trainer, __version__
 from rookery.envs.choice import random_rate
 from rookery.run.plan.speed import describe, measure_limits, measure_pace
 
@@ -139,7 +139,9 @@ def from_memory(name: str, seed: int, paths: dict[str, Any] | None = None) -> Tr
             "algorithm.target.every": settings.target_every,
             "algorithm.exploration.epsilon": {"start": 1.0, "end": 0.05, "steps": settings.epsilon_steps},
         }
-    algorithm = {"dqn": DQNConfig, "sac": SACConfig}[name]()
+    if name == "td3":
+        network |= {"algorithm.exploration.std": 0.1, "algorithm.n_step": 1}
+    algorithm = {"dqn": DQNConfig, "sac": SACConfig, "td3": TD3Config}[name]()
     return Trainer(settings.env, algorithm, num_envs=1, seed=seed, config=[on("serial"), network, paths or {}])
 
 
@@ -165,8 +167,8 @@ TRAININGS: dict[str, Make] = {
     "memory/batched": partial(trainer, MATCHED["memory"], paths=on("batched")),
     "dqn/serial": partial(from_memory, "dqn"),
     "dqn/c": partial(from_memory, "dqn", paths={"env.implementation": "c"}),
-    **{f"sac/{number}": partial(from_memory, "sac", paths={"algorithm.model.precision": number, "threads": 1})
-       for number in ("bfloat16", "float32")},
+    **{f"{name}/{number}": partial(from_memory, name, paths={"algorithm.model.precision": number, "threads": 1})
+       for name in ("sac", "td3") for number in ("bfloat16", "float32")},
     "sac/bfloat16, 2 threads": partial(
         from_memory, "sac", paths={"algorithm.model.precision": "bfloat16", "threads": 2}
     ),

@@ -37,6 +37,7 @@ PYTHONS = {
     "rookery": Path(sys.executable),
     "baseline": Path(sys.executable),
     "sb3": HERE / "peers" / ".venv-sb3" / "bin" / "python",
+    "sbx": HERE / "peers" / ".venv-sbx" / "bin" / "python",
     "rllib": HERE / "peers" / ".venv-rllib" / "bin" / "python",
     "jax": HERE / "peers" / ".venv-jax" / "bin" / "python",
 }
@@ -160,12 +161,19 @@ WORKLOADS: dict[str, list[Entrant]] = {
     "dqn": [
         *ours("dqn", "serial", "c", one_core=True),
         *threads("sb3", "sb3", "dqn", "1", one_core=True, script=OFF_POLICY),
+        Entrant("sbx", "sbx", "dqn --library sbx", one_core=True, script=OFF_POLICY),
     ],
     "sac": [
         *ours("sac", "bfloat16", "float32", seconds=4.0, one_core=True),
         *ours("sac", "bfloat16, 2 threads", seconds=4.0, rounds=1),
         *threads("sb3", "sb3", "sac", "1", seconds=4.0, one_core=True, script=OFF_POLICY),
+        Entrant("sbx", "sbx", "sac --library sbx", 4.0, one_core=True, script=OFF_POLICY),
         *threads("sb3", "sb3", "sac", "2", seconds=4.0, rounds=1, script=OFF_POLICY),
+    ],
+    "td3": [
+        *ours("td3", "bfloat16", "float32", seconds=4.0, one_core=True),
+        *threads("sb3", "sb3", "td3", "1", seconds=4.0, one_core=True, script=OFF_POLICY),
+        Entrant("sbx", "sbx", "td3 --library sbx", 4.0, one_core=True, script=OFF_POLICY),
     ],
     "crowd": ours("crowd", "together", "alone", seconds=0.5),
     "limits": ours(

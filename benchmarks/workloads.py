@@ -95,8 +95,10 @@ class OffPolicy:
 OFF_POLICY = {
     "dqn": OffPolicy("CartPole-v1", 1000, 4, 64, 5e-4, (64, 64), 50_000, target_every=250, epsilon_steps=10_000),
     "sac": OffPolicy("HalfCheetah-v5", 250, 1, 256, 3e-4, (256, 256), 300_000),
+    "td3": OffPolicy("HalfCheetah-v5", 250, 1, 256, 3e-4, (256, 256), 300_000),
 }
-"""Settings that both libraries have; DQN is the plain one, SAC adapts its temperature."""
+"""Settings that all libraries have; DQN is the plain one, SAC adapts its temperature, TD3 explores with a noise of 0.1.
+"""
 
 QUICK = replace(CARTPOLE, fragment_length=32, minibatch_size=2048, lr=2e-3)
 BEST = {

@@ -1,20 +1,29 @@
-"""Stable-Baselines3 learns from a replay memory: ``sb3_off_policy.py WORKLOAD --seconds N``; prints a line of JSON.
+"""Stable-Baselines3, or SBX, its sister in JAX, learns from a replay memory: ``sb3_off_policy.py WORKLOAD --seconds N
+[--library sbx]``; prints a line of JSON.
 
-Run it as `sb3_ppo.py`. Settings are those that Rookery has; what they do not name is the library's own.
+Run it as `sb3_ppo.py`, with the Python of the library. Settings are those that Rookery has; what they do not name is
+the library's own.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
 import torch
 from measure import Meter, seconds_since_start
-from stable_baselines3 import DQN, SAC
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.noise import NormalActionNoise
 from workloads import OFF_POLICY, OffPolicy
+
+if "sbx" in sys.argv:
+    from sbx import DQN, SAC, TD3
+else:
+    from stable_baselines3 import DQN, SAC, TD3
 
 IMPORTED = seconds_since_start()
 
@@ -43,7 +52,7 @@ class Metered(BaseCallback):
         return not self.meter.iteration(self.num_timesteps, mean)
 
 
-def model(workload: str, settings: OffPolicy, seed: int) -> DQN | SAC:
+def model(workload: str, settings: OffPolicy, seed: int) -> DQN | SAC | TD3:
     """The learner."""
     shared: dict[str, Any] = {
         "learning_rate": settings.lr,
@@ -53,13 +62,16 @@ def model(workload: str, settings: OffPolicy, seed: int) -> DQN | SAC:
         "gamma": settings.gamma,
         "train_freq": settings.train_every,
         "gradient_steps": 1,
-        "policy_kwargs": {"net_arch": list(settings.hidden), "activation_fn": torch.nn.ReLU},
+        "policy_kwargs": {"net_arch": list(settings.hidden)},  # ReLU by default
         "seed": seed,
         "device": "cpu",
     }
     env = make_vec_env(settings.env, 1, seed=seed)
     if workload == "sac":
         return SAC("MlpPolicy", env, tau=0.005, **shared)
+    if workload == "td3":
+        noise = NormalActionNoise(np.zeros(env.action_space.shape), 0.1 * np.ones(env.action_space.shape))
+        return TD3("MlpPolicy", env, tau=0.005, action_noise=noise, **shared)
     return DQN(
         "MlpPolicy",
         env,
@@ -74,6 +86,7 @@ def main() -> None:
     """Trains and reports."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("workload", choices=OFF_POLICY)
+    parser.add_argument("--library", choices=("sb3", "sbx"), default="sb3")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--seed", type=int, default=0)
@@ -83,7 +96,7 @@ def main() -> None:
     meter = Meter(IMPORTED, args.seconds, None)
     learner = model(args.workload, settings, args.seed)
     learner.learn(STEPS, callback=Metered(meter, settings.iteration_steps))
-    names = ("stable-baselines3", "gymnasium", "torch")
+    names = ["stable-baselines3", "gymnasium", *(("sbx-rl", "jax") if args.library == "sbx" else ("torch",))]
     meter.report(threads=torch.get_num_threads(), versions={name: version(name) for name in names})
 
 
