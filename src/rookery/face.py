@@ -179,6 +179,7 @@ if TYPE_CHECKING:
     from rookery.report.results import IterationResult, together
     from rookery.report.tensorboard import TensorBoard
     from rookery.rollout.hooks import Episode, EpisodeListener, EpisodeResult
+    from rookery.rollout.mapping import EpisodeInfo
     from rookery.rollout.remote.shares import LaneShare
     from rookery.run.callbacks import Callback
     from rookery.run.checkpoint import own_files
@@ -337,6 +338,7 @@ _NAMES = {
     "rookery.report.results": "IterationResult together",
     "rookery.report.tensorboard": "TensorBoard",
     "rookery.rollout.hooks": "Episode EpisodeListener EpisodeResult",
+    "rookery.rollout.mapping": "EpisodeInfo",
     "rookery.rollout.remote.shares": "LaneShare",
     "rookery.run.callbacks": "Callback",
     "rookery.run.checkpoint": "own_files",

@@ -449,7 +449,8 @@ def test_a_memory_is_found_by_directory_and_policy(tmp_path):
     write_directory(tmp_path / "none", {"state.json": b"{}"}, {})
     assert told(lambda: find_replay(tmp_path / "none")) == (
         f"{tmp_path / 'none'}: holds no replay buffer: its algorithms use no replay, it was saved with "
-        "replay.save = false, or nothing was sampled yet"
+        "replay.save = false, or nothing was sampled yet; rookery replay record --from "
+        f"{tmp_path / 'none'} -o DIRECTORY records episodes of its policies"
     )
     assert "there is no such run or checkpoint" in told(lambda: find_replay(tmp_path / "nowhere"))
     (tmp_path / "log.csv").write_text("x")

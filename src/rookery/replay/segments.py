@@ -354,7 +354,8 @@ def stored_replays(path: Path) -> dict[str, StoredReplay]:
     if not found:
         raise FileError(
             f"{place}: holds no replay buffer: its algorithms use no replay, it was saved with replay.save = false, "
-            "or nothing was sampled yet"
+            f"or nothing was sampled yet; rookery replay record --from {place} -o DIRECTORY records episodes of its "
+            "policies"
         )
     return found
 

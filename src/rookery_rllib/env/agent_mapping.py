@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from rookery.face import LaneShare, VectorEnv
+import numpy as np
+
+from rookery.face import EpisodeInfo, LaneShare, Streams, VectorEnv
 
 
 class PolicySpec(NamedTuple):
@@ -50,6 +52,41 @@ class AgentIds:
         return self._ids.get(name, name)
 
 
+class EpisodeName(str):
+    """Number of an episode as a text whose hash is that number, so that ``hash(episode.id_) % 2`` repeats."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        """Returns the number."""
+        return int(self)
+
+
+def episode_number(lane: int, index: int) -> int:
+    """Returns the id of an episode of an environment, a number below 2**32, odd or even by chance."""
+    return int(np.random.SeedSequence((lane, index)).generate_state(1)[0])
+
+
+class MappedEpisode(EpisodeInfo):
+    """Episode for the mapping function of a script, with the ids that callbacks have of it."""
+
+    @property
+    def episode_id(self) -> int:
+        return episode_number(self.lane, self.index)
+
+    @property
+    def id_(self) -> str:
+        return EpisodeName(self.episode_id)
+
+    @property
+    def env_id(self) -> int:
+        return self.lane
+
+
+FIRST_EPISODE = MappedEpisode(0, 0, Streams(0))
+"""Stands for an episode where a mapping function is called before any begins."""
+
+
 class RecordedMapping:
     """Mapping function that records its answers for callbacks.
 
@@ -72,8 +109,9 @@ class RecordedMapping:
         self.spaces = {name: pair for name, pair in spaces.items() if None not in pair}
         self.latest: dict[int, dict[int, dict[str, str]]] = {}
 
-    def __call__(self, agent: str, episode: Any) -> str:
-        policy = self._rule(self._agent_ids(agent), episode)
+    def __call__(self, agent: str, episode: EpisodeInfo) -> str:
+        given = MappedEpisode(episode.lane, episode.index, episode.streams, episode.parameters)
+        policy = self._rule(self._agent_ids(agent), given)
         by_index = self.latest.setdefault(episode.lane, {})
         if episode.index not in by_index:
             for old in [index for index in by_index if index < episode.index - 1]:

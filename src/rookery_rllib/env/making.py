@@ -13,6 +13,7 @@ import gymnasium
 from rookery.face import ConfigError, LaneShare, RunConfig, why_process_bound
 from rookery_rllib.base.notices import mark_warned, printed_lines, say_once
 from rookery_rllib.base.registrations import registered_env
+from rookery_rllib.env.agent_mapping import FIRST_EPISODE
 from rookery_rllib.env.envs import EnvContext, VectorEnv, vector_maker
 from rookery_rllib.env.external_env import ExternalEnv, as_stepped
 from rookery_rllib.env.observing import Observed, Preparation, PreparedEnv, Rewrite
@@ -227,7 +228,7 @@ class EnvMaker:
             return only[0] if len(only) == 1 else self.spaces.get(str(agent), (None, None))
         if not any(space is not None for pair in self.spaces.values() for space in pair):
             return None, None  # the mapping, which may draw, is not called
-        return self.spaces.get(self.mapping(agent, None), (None, None))
+        return self.spaces.get(self.mapping(agent, FIRST_EPISODE), (None, None))
 
     def another(self, config: Mapping[str, Any] | None = None) -> EnvMaker:
         """Returns a new maker of the same environment for evaluations, optionally with other settings."""

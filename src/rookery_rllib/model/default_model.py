@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from rookery.face import ActionHead, Algorithm, ConfigError, as_tensor
 from rookery.face import Policy as Actor
 from rookery_rllib.batch.numpy_functions import as_arrays
+from rookery_rllib.model.model_v2 import script_network
 from rookery_rllib.model.preprocessors import RowPreprocessor
 
 
@@ -116,27 +118,43 @@ class TargetModel(DefaultModel):
         return features, []
 
 
-def state_widths(actor: Actor) -> list[int]:
-    """Returns the widths of the parts of a policy's memory as lists of 2021 have them: h and c of an LSTM, one vector
-    of other cells; the previous action and reward, if it recalls them, come last.
+def state_shapes(actor: Actor) -> list[tuple[int, ...]]:
+    """Returns the shapes of the parts of a policy's memory as lists of 2021 have them: those of a script's model, h and
+    c of an LSTM, one vector of other cells; the previous action and reward, if it recalls them, come last.
     """
     cell: Any = actor.memory
     own = 0 if cell is None else int(cell.size)
     parts = len(cell.layers) * cell.num_states if cell is not None and hasattr(cell, "num_states") else 1
-    widths = [own // parts] * parts + [actor.memory_size - own]
-    return [width for width in widths if width]
+    shapes = [part.shape for part in _script_states(actor)] or [(own // parts,)] * parts
+    return [shape for shape in [*shapes, (actor.memory_size - own,)] if shape != (0,)]
+
+
+def _script_states(actor: Actor) -> list[np.ndarray]:
+    """Returns the state of a script's model at the start of an episode; empty for other models."""
+    network = script_network(actor)
+    return [] if network is None else network.states
+
+
+def _num_marks(actor: Actor) -> int:
+    """Returns how many numbers before the state of a script's model mark that an episode has begun."""
+    states = _script_states(actor)
+    return int(cast(Any, actor.memory).size) - sum(part.size for part in states) if states else 0
 
 
 def initial_state(actor: Actor) -> list[np.ndarray]:
-    """Returns the memory at the start of an episode, zeros ``[size]`` of each part."""
-    return [np.zeros(width, np.float32) for width in state_widths(actor)]
+    """Returns the memory at the start of an episode by part: that of a script's model, or else zeros."""
+    zeros = [np.zeros(shape, np.float32) for shape in state_shapes(actor)]
+    own = [part.copy() for part in _script_states(actor)]
+    return [*own, *zeros[len(own) :]]
 
 
 def split_state(actor: Actor, memory: Tensor) -> list[Tensor]:
-    """Returns a memory ``[N, memory_size]`` as a list of its parts ``[N, width]``; see `state_widths`."""
-    widths = state_widths(actor)
+    """Returns a memory ``[N, memory_size]`` as a list of its parts ``[N, ...]``; see `state_shapes`."""
+    shapes = state_shapes(actor)
     recalled = actor.memory_size - (0 if actor.memory is None else int(actor.memory.size))
-    return list(torch.cat((memory[:, recalled:], memory[:, :recalled]), 1).split(widths, 1))
+    stored = torch.cat((memory[:, recalled + _num_marks(actor) :], memory[:, :recalled]), 1)
+    parts = stored.split([math.prod(shape) for shape in shapes], 1)
+    return [part.reshape(-1, *shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def joined_state(actor: Actor, state: Any, rows: int) -> np.ndarray:
@@ -146,15 +164,16 @@ def joined_state(actor: Actor, state: Any, rows: int) -> np.ndarray:
         ConfigError: If the parts have another width.
     """
     own = 0 if actor.memory is None else int(actor.memory.size)
+    marks = _num_marks(actor)
     parts = [np.asarray(as_arrays(part), np.float32).reshape(rows, -1) for part in state]
-    given = np.concatenate(parts, 1)
+    given = np.concatenate([np.ones((rows, marks), np.float32), *parts], 1)
     recalled = np.zeros((rows, actor.memory_size - own), np.float32)
     if given.shape[1] == actor.memory_size:
         recalled = given[:, own:]
     elif given.shape[1] != own:
         raise ConfigError(
             f"state: parts of {[part.shape[1] for part in parts]} numbers; this policy has "
-            f"{state_widths(actor)}, as policy.get_initial_state() returns them"
+            f"{[math.prod(shape) for shape in state_shapes(actor)]}, as policy.get_initial_state() returns them"
         )
     return np.concatenate((recalled, given[:, :own]), 1)
 

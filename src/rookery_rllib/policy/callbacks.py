@@ -12,6 +12,7 @@ from typing import Any
 
 from rookery.face import Callback, ConfigError, EncodingError, Episode, LaneShare, VectorEnv, encode, nearest
 from rookery_rllib.config.exploration_keys import own_exploration
+from rookery_rllib.env.agent_mapping import episode_number
 from rookery_rllib.policy.episodes import MultiAgentEpisode
 from rookery_rllib.policy.explorations import Exploration
 
@@ -185,6 +186,8 @@ class EpisodeBook:
             functools.partial(self.trainer.policy_of, lane, index),
             self.trainer.workers.local_worker(),
         )
+        if self.trainer.recorded_mapping is not None:
+            made.episode_id = episode_number(lane, index)  # the one that the mapping function got
         return made
 
     def notify(self, moment: str, episode: MultiAgentEpisode, **about: Any) -> None:

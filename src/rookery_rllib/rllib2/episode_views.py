@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from rookery_rllib.env.agent_mapping import EpisodeName
 from rookery_rllib.policy.episodes import SINGLE, MultiAgentEpisode
 
 
@@ -108,7 +109,7 @@ class EpisodeView:
 
     @property
     def id_(self) -> str:
-        return str(self._episode.episode_id)
+        return EpisodeName(self._episode.episode_id)
 
     @property
     def is_done(self) -> bool:

@@ -23,6 +23,7 @@ from rookery.face import (
     EpisodeResult,
     IterationResult,
     RemoteEnvStub,
+    nearest,
 )
 from rookery_rllib.base.notices import say_once
 from rookery_rllib.base.ray_client import address
@@ -617,6 +618,11 @@ class BaseTrainer(Trainable):
 
     def _actions(self, observations: Sequence[Any], state: Any, policy_id: str, explore: bool | None) -> Any:
         policy, prepare = self.get_policy(policy_id), self.env_maker.preparation
+        if policy is None:
+            raise ConfigError(
+                f"policy_id = {policy_id!r}: no such policy; there are {', '.join(self.policy_facades)}"
+                f"{nearest(policy_id, list(self.policy_facades))}"
+            )
         if prepare is not None:
             observations = [prepare(observation, update=False) for observation in observations]
         if isinstance(policy, LearnedPolicy):
@@ -630,6 +636,16 @@ class BaseTrainer(Trainable):
 
     def get_policy(self, policy_id: str = DEFAULT_POLICY_ID) -> Any:
         return self.policy_facades.get(policy_id)
+
+    def add_policy(self, *given: Any, **options: Any) -> Any:
+        """Raises a ConfigError: the policies of a trainer are those of its configuration."""
+        name = given[0] if given else options.get("policy_id", options.get("module_id"))
+        raise ConfigError(
+            f"{self}: policy {name!r} cannot be added during training: declare it in the policies of the "
+            f"configuration, leave it out of policies_to_train, and call get_policy({name!r}).set_weights(...)"
+        )
+
+    add_module = add_policy
 
     def get_weights(self, policies: Sequence[str] | None = None) -> dict[str, Any]:
         return {name: self.policy_facades[name].get_weights() for name in policies or self.policy_facades}

@@ -17,6 +17,7 @@ from rookery.face import ALL, SCHEME, TOKEN, Client, ConfigError, EpisodeLost, s
 from rookery_rllib.base.notices import say_once
 from rookery_rllib.batch.offline import InputReader, IOContext
 from rookery_rllib.config.translation import policies_of
+from rookery_rllib.env.agent_mapping import FIRST_EPISODE
 from rookery_rllib.env.making import creator_of
 from rookery_rllib.gym.old_envs import adapted, speaks_in_dicts
 from rookery_rllib.gym.old_ids import CurrentId
@@ -142,7 +143,7 @@ def _pair(env: Any, agent: Any) -> tuple[Any, Any]:
 def spaces_by_mapping(given: Mapping[str, Any], agent: Any) -> tuple[Any, Any]:
     """Returns the spaces of an agent's policy in a configuration; None if it has none."""
     policies, mapping = policies_of({"multiagent": given.get("multiagent") or {}})
-    name = str(agent) if mapping is None else mapping(agent, None)
+    name = str(agent) if mapping is None else mapping(agent, FIRST_EPISODE)
     entry = policies.get(name) or next(iter(policies.values()))
     return entry.observation_space, entry.action_space
 

@@ -441,7 +441,10 @@ def find_checkpoint(path: Path) -> Path:
     inside = sorted(str(shown(one.parent)) for one in path.glob(f"*/{MANIFEST}"))
     if inside:
         raise FileError(f"{shown(path)}: is no run and no replay directory; there are {', '.join(inside[:FEW])} in it")
-    raise FileError(f"{shown(path)}: holds no checkpoint (none was written yet, or this is not the directory of a run)")
+    raise FileError(
+        f"{shown(path)}: holds no checkpoint (none was written yet, or this is not the directory of a run); a loop of "
+        "your own over iterations() writes them by trainer.save()"
+    )
 
 
 def best_name(folder: Path) -> str | None:

@@ -12,7 +12,7 @@ from rookery.core.settings.thresholds import is_reached
 from rookery.tune.names import hint_for
 from rookery.tune.trial import Row
 
-GROUPS = ("policies", "agents", "metrics", "evaluation", "counters", "time")
+GROUPS = ("policies", "agents", "metrics", "evaluation", "self_play", "curriculum", "counters", "time")
 """Prefixes of columns that depend on a training's settings; they may appear later, or never."""
 
 BEGINNINGS = f"columns that begin with {', '.join(f'{group}/' for group in GROUPS)}"
