@@ -26,6 +26,7 @@ PAGES = [
     ROOT / "docs" / "algorithms" / "her.md",
     ROOT / "docs" / "troubleshooting.md",
     ROOT / "docs" / "from-mlagents.md",
+    ROOT / "docs" / "environments" / "pettingzoo.md",
 ]
 
 

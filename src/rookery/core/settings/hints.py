@@ -164,7 +164,10 @@ Stable-Baselines3 in decisions that are kept.
 """
 
 FILES: dict[str, str] = {
-    "behaviors": "configurations of ML-Agents are run by rookery mlagents learn FILE.yaml",
+    **dict.fromkeys(
+        ("behaviors", "default_settings", "environment_parameters", "env_settings", "engine_settings"),
+        "configurations of ML-Agents are run by rookery mlagents learn FILE.yaml",
+    ),
 }
 """Remedies for files of other programs, by a section that only these have."""
 
