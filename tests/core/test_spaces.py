@@ -220,3 +220,15 @@ def test_the_mask_of_a_composite_has_the_flags_of_its_choices_in_order():
 def test_an_action_space_without_a_layout_is_refused_with_those_that_have_one(space, problem):
     with pytest.raises(SpaceError, match=problem):
         action_spec(space)
+
+
+def test_a_dictionary_by_agent_in_place_of_an_observation_is_named():
+    spec = obs_spec(spaces.Box(-1, 1, (2,), np.float32), TWO)
+    said = r"shape \(\).*it is a dictionary with 'a', 'b': an observation is that of one agent.*possible_agents"
+    by_agent = {"a": np.zeros(2, np.float32), "b": np.zeros(2, np.float32)}
+    with pytest.raises(SpaceError, match=said):
+        spec.read(by_agent)
+    with pytest.raises(SpaceError, match=said):
+        spec.write(by_agent, spec.allocate(1), 0)
+    with pytest.raises(SpaceError, match=r"shape \(3,\) where the space says \(2,\)$"):
+        spec.write(np.zeros(3, np.float32), spec.allocate(1), 0)

@@ -15,8 +15,10 @@ from rookery import ConfigError, ModelConfig, PPOConfig, tune
 from rookery.cli.main import main
 from rookery.core.io.files import FileError
 from rookery.core.settings.layers import Layer, yaml_layer
+from rookery.tune.checks import check_columns
 from rookery.tune.journal import FILE
 from rookery.tune.scheduler import Scheduler, SchedulerConfig
+from rookery.tune.settings import TuneConfig
 
 SMALL = PPOConfig(model=ModelConfig(hidden=(8,)), fragment_length=16, epochs=1, minibatch_size=32)
 
@@ -328,3 +330,11 @@ def test_mistakes_at_the_shell_end_with_2_and_say_where(tmp_path, shell):
 def test_a_layer_without_a_file_says_its_source():
     with pytest.raises(ConfigError, match="command line: tune.mode = .*settings of the experiment cannot be tuned"):
         train(None, config=[Layer("command line", {"tune.mode": {"choice": ["max"]}})])
+
+
+def test_columns_of_self_play_and_curricula_may_be_the_metric():
+    columns = ["iteration", "return_mean"]
+    for name in ("self_play/main/rating", "curriculum/wall/lesson", "policies/main/return_mean"):
+        check_columns(TuneConfig(metric=name), columns)
+    with pytest.raises(ConfigError, match=r"self_pla/main/rating: the trials report no such number.*self_play/"):
+        check_columns(TuneConfig(metric="self_pla/main/rating"), columns)

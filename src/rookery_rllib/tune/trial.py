@@ -58,7 +58,7 @@ class Checkpoint:
     MEMORY = "memory"
 
     value: str | None = None
-    result: Mapping[str, Any] = field(default_factory=dict)
+    result: Mapping[str, Any] = field(default_factory=dict, repr=False)
     storage: str = PERSISTENT
 
     @classmethod

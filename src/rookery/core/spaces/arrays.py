@@ -165,7 +165,9 @@ class ObsSpec:
             array = value if isinstance(value, np.ndarray) else np.asarray(value)
             if array.shape != leaf.shape:
                 if leaf.kind != "discrete" or array.size != 1:
-                    raise SpaceError(f"{leaf.path}: shape {array.shape} where the space says {leaf.shape}")
+                    raise SpaceError(
+                        f"{leaf.path}: shape {array.shape} where the space says {leaf.shape}{_hint(value)}"
+                    )
                 array = array.reshape(())  # a Discrete observation is often an array of one element
             if array.dtype != leaf.dtype or leaf.kind in CATEGORIES:
                 array = _stored(array, leaf)
@@ -224,7 +226,9 @@ class ObsSpec:
         num = shape[0] if shape else 0
         if shape != (num, *first.shape):
             batch = ", ".join(("N", *map(str, first.shape)))
-            raise SpaceError(f"{first.path}: shape {shape} (expected {first.shape}, or ({batch}) for a batch)")
+            raise SpaceError(
+                f"{first.path}: shape {shape} (expected {first.shape}, or ({batch}) for a batch){_hint(value)}"
+            )
         return num
 
     def to_env(self, tree: Tree) -> Any:
@@ -273,6 +277,16 @@ class ObsSpec:
                 if not np.logical_or.reduceat(value, starts, axis=-1).all():
                     return f"{name}: no action is allowed (expected at least one)"
         return ""
+
+
+def _hint(value: Any) -> str:
+    """Returns the remedy for a dictionary, such as one by agent, in place of an array; empty for other values."""
+    if not isinstance(value, Mapping):
+        return ""
+    return (
+        f"; it is a dictionary with {', '.join(map(repr, value))}: an observation is that of one agent, and an "
+        "environment of several agents has possible_agents, observation_spaces and action_spaces"
+    )
 
 
 def _pruned(space: spaces.Space[Any], path: str, left_out: Collection[str]) -> spaces.Space[Any]:
