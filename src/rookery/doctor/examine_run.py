@@ -22,7 +22,7 @@ from rookery.doctor.env_play import play_env, single_env
 from rookery.doctor.file_rules import file_findings
 from rookery.doctor.inside.attributes import with_attributes
 from rookery.doctor.inside.entropy_range import target_entropy_unreachable
-from rookery.doctor.inside.losses import loss_mixes_rows
+from rookery.doctor.inside.losses import loss_findings
 from rookery.doctor.inside.masks import mask_findings, naming_masks
 from rookery.doctor.inside.starts import starts_alike
 from rookery.doctor.network import network_findings
@@ -72,7 +72,7 @@ WITHOUT_JUDGEMENT = ("obs-not-finite", "actions-without-effect", "actions-alike"
                      "limit-before-reward", "obs-rounded", "mask-inverted", "rewards-merged",
                      "rewards-reordered", "rewards-lost", "steps-after-end", "ends-changed", "obs-merged",
                      "mask-changed", "actions-changed", "starts-alike", "weights-without-gradient",
-                     "policy-shared", "loss-mixes-rows")  # fmt: skip
+                     "policy-shared", "loss-mixes-rows", "loss-ignores-column")  # fmt: skip
 """Rules whose findings count in a run that learns, too."""
 
 
@@ -238,7 +238,7 @@ def _play(
                 by_play += limit_before_reward(make, played.random, beyond)
             if any(one.rule in ("no-better-than-random", "worse-than-random") for one in found):
                 by_play += reward_late(played.random)
-            by_play = [*by_wrapper, *by_play, *loss_mixes_rows(trainer, max(until, time.monotonic() + BEYOND_SECONDS))]
+            by_play = [*by_wrapper, *by_play, *loss_findings(trainer, max(until, time.monotonic() + BEYOND_SECONDS))]
             counted = [one for one in by_play if one.rule in WITHOUT_JUDGEMENT]
             others = [one for one in by_play if one.rule not in WITHOUT_JUDGEMENT]
             found = [*of_rows, *found, *counted, *(softened(others) if learns else others)]

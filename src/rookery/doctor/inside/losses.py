@@ -1,4 +1,4 @@
-"""`loss_mixes_rows`: finds own losses in which a row of a batch gets the targets of other rows.
+"""`loss_findings`: finds own losses in which a row of a batch gets the targets of other rows, or that ignore a column.
 
 ``[N]`` minus ``[N, 1]`` is ``[N, N]``: each prediction is then drawn to the mean of all targets. In a loss that is a
 mean over rows, another target of a row changes the gradient of that row alone. A statistic of the batch, as of
@@ -24,6 +24,7 @@ from torch.autograd import grad as gradients_of
 
 from rookery.core import optim
 from rookery.core.packages import is_own
+from rookery.doctor.inside.ignored_columns import ignored_columns, replaced_loss
 from rookery.report.finding import Finding
 from rookery.run.findings.catalog import finding
 from rookery.run.trainer import Trainer
@@ -45,7 +46,7 @@ class _Seen(Exception):
     """Ends an iteration at its first own loss."""
 
 
-def loss_mixes_rows(trainer: Trainer, until: float) -> list[Finding]:
+def loss_findings(trainer: Trainer, until: float) -> list[Finding]:
     """Returns the findings of the first loss that is no one of the library, in an iteration of a run.
 
     The run is used up. It is not played for algorithms of the library, nor with loggers of other packages.
@@ -79,7 +80,8 @@ def loss_mixes_rows(trainer: Trainer, until: float) -> list[Finding]:
     if not seen:
         return []
     loss, outputs, batch, cfg = seen[0]
-    return mixed_rows(loss, outputs, batch, cfg, own[0] if len(own) == 1 else "")
+    usual = replaced_loss(type(trainer.learners[own[0]])) if len(own) == 1 else None
+    return _findings_of(loss, usual, outputs, batch, cfg, own[0] if len(own) == 1 else "")
 
 
 def is_own_loss(loss: Callable[..., Any]) -> bool:
@@ -89,11 +91,14 @@ def is_own_loss(loss: Callable[..., Any]) -> bool:
     return not is_own(str(getattr(inspect.unwrap(loss), "__module__", "")))
 
 
-def mixed_rows(loss: Callable[..., Any], outputs: Any, batch: Any, cfg: Any, policy: str) -> list[Finding]:
-    """Returns the finding of a loss whose gradient of a row follows the values of other rows.
+def _findings_of(
+    loss: Callable[..., Any], usual: Callable[..., Any] | None, outputs: Any, batch: Any, cfg: Any, policy: str
+) -> list[Finding]:
+    """Returns the findings of a loss, of outputs with a graph and a batch.
 
     Args:
         loss: The loss, of outputs, batch and settings.
+        usual: The loss of the library that it replaces; None if unknown.
         outputs: Outputs of the networks, with a graph.
         batch: A dataclass of rows.
         cfg: Settings.
@@ -105,12 +110,39 @@ def mixed_rows(loss: Callable[..., Any], outputs: Any, batch: Any, cfg: Any, pol
     if count < FEWEST or not parts:
         return []
 
-    def gradients(rows: Any) -> dict[str, Tensor]:
-        value = loss(outputs, rows, cfg)[0]
+    def gradients(one: Callable[..., Any], rows: Any) -> dict[str, Tensor]:
+        value = one(outputs, rows, cfg)[0]
         each = gradients_of(value, [*parts.values()], retain_graph=True, allow_unused=True)
         return {path: one.flatten(1) if one.dim() > 1 else one[:, None] for path, one in zip(parts, each, strict=True)
                 if one is not None}  # fmt: skip
 
+    found = mixed_rows(loss, partial(gradients, loss), parts, batch, policy)
+    if usual is not None:
+        with warnings.catch_warnings(), suppress(Exception):  # a loss need not take values that are not finite
+            warnings.simplefilter("ignore")
+            found += ignored_columns(
+                loss, usual, gradients, lambda one, rows: one(outputs, rows, cfg), batch, cfg, policy
+            )
+    return found
+
+
+def mixed_rows(
+    loss: Callable[..., Any],
+    gradients: Callable[[Any], dict[str, Tensor]],
+    parts: dict[str, Tensor],
+    batch: Any,
+    policy: str,
+) -> list[Finding]:
+    """Returns the finding of a loss whose gradient of a row follows the values of other rows.
+
+    Args:
+        loss: The loss.
+        gradients: Returns its gradients ``[N, ...]`` of the outputs for a batch.
+        parts: The outputs ``[N, ...]``.
+        batch: The rows.
+        policy: Name of the policy; empty if unknown.
+    """
+    count = len(batch)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         usual = gradients(batch)

@@ -144,6 +144,18 @@ RULES: dict[str, RuleText] = {
         ("compare arrays of the same shape: outputs.value and batch.value_target are both [N, 1]",
          "assert value.shape == target.shape, in the loss"),
     ),
+    "loss-ignores-column": RuleText(
+        "error",
+        "play",
+        "An own loss of a subclass of PPO uses a column of the batch, such as the advantages, and its gradients are "
+        "the same for other values of the column, while the gradients of the loss that it replaces change. A warning "
+        "for old log-probabilities on which neither the gradients nor the reported kl depend, with more than one "
+        "epoch. A loss that leaves out advantages or value targets, as behaviour cloning does, does not count.",
+        ("the old log-probabilities are computed by the network in training, so the ratio is always 1",
+         "detach, item or torch.no_grad around the log-probabilities or the values"),
+        ("log_ratio = outputs.distribution.log_prob(batch.action) - batch.logp",
+         "remove detach, item and torch.no_grad from the loss; only metrics need them"),
+    ),
     "network-blind": RuleText(
         "warning",
         "play",
@@ -889,7 +901,7 @@ EXPLAINING = frozenset(("limit-before-reward", "gamma-short", "rewards-swapped",
                         "statistics-not-shared", "target-entropy-unreachable", "mask-inverted",
                         "rewards-merged", "rewards-lost", "steps-after-end", "ends-changed", "obs-merged",
                         "mask-changed", "actions-changed", "starts-alike", "schedule-short", "loss-mixes-rows",
-                        "obs-rounded", "waiting-pays"))  # fmt: skip
+                        "loss-ignores-column", "obs-rounded", "waiting-pays"))  # fmt: skip
 """Rules that try out a fault, so that their findings explain others of equal rank."""
 
 
