@@ -98,6 +98,10 @@ def test_a_mistake_is_named_and_nothing_is_written(rookery, tmp_path, command, e
 
 WITH_RUNS = [
     ("export carts --unity", "there is no such run; did you mean 'cart'?"),
+    (
+        "learn runs/cart/config.yaml",
+        "config.yaml: is a file, and not the directory of a run; files of settings are for rookery train",
+    ),
     ("timers runs", "runs: this is not the directory of a run (there is no config.yaml in it)"),
     ("explain cart gamme", "gamme: there is no such setting; did you mean 'algorithm.gamma'"),
     ("explain cart algorithm.gama", "algorithm.gama: there is no such setting; did you mean 'algorithm.gamma'?"),

@@ -134,6 +134,20 @@ def test_a_reset_without_a_seed_is_the_old_gym_api():
     assert "shimmy" in message
 
 
+def test_a_reset_without_a_seed_is_named_in_an_env_of_several_agents():
+    class Old:
+        possible_agents = ["a", "b"]
+        observation_spaces, action_spaces = dict.fromkeys("ab", NUMBER), dict.fromkeys("ab", TWO)
+
+        def reset(self):
+            return dict.fromkeys("ab", np.zeros(1))
+
+        def step(self, actions):
+            raise AssertionError
+
+    assert "reset() takes no seed, expected reset(seed=, options=) -> (obs, infos), and five" in breach(Old)
+
+
 def test_a_step_of_four_values_is_the_old_gym_api():
     class Old(Counting):
         def step(self, action):

@@ -103,6 +103,11 @@ def not_found(folder: Path, file: str, kind: str, maker: str) -> ConfigError:
     roots = dict.fromkeys(root for root in (folder, folder.parent, ROOT) if root.is_dir())
     found = {path for root in roots for path in root.iterdir() if (path / file).is_file()}
     newest = sorted(found, key=lambda path: (-(path / file).stat().st_mtime, path.name))
+    if folder.is_file():
+        return ConfigError(
+            f"{folder}: is a file, and not the directory of a{'n' * (kind[0] in 'aeiou')} {kind}; files of "
+            "settings are for rookery train and rookery tune, those of ML-Agents for rookery mlagents learn"
+        )
     if not newest:
         return ConfigError(f"{folder}: {problem}, and there is no {kind} in {ROOT}; {maker} makes one")
     near = nearest(folder.name, [path.name for path in newest])

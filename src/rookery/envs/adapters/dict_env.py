@@ -23,6 +23,7 @@ from rookery.envs.adapters.lane import (
     info_masks,
     obs_and_infos,
     step_dicts,
+    takes_seed,
 )
 from rookery.envs.samplers import Value
 
@@ -49,7 +50,15 @@ class DictLane(Lane):
 
     def reset(self, seed: int, parameters: Mapping[str, Value] | None = None) -> LaneStep:
         """Starts an episode; raises a Breach if `reset` does not return two dicts."""
-        obs, infos = obs_and_infos(self.begin(seed, parameters), self.report)
+        try:
+            begun = self.begin(seed, parameters)
+        except TypeError as error:
+            if takes_seed(self.env):
+                raise
+            raise Breach(
+                "reset() takes no seed, expected reset(seed=, options=) -> (obs, infos), and five dicts from step"
+            ) from error
+        obs, infos = obs_and_infos(begun, self.report)
         self._alive = dict.fromkeys(obs)
         return LaneStep(obs, masks=info_masks(infos), infos=infos)
 

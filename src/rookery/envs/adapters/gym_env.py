@@ -5,14 +5,24 @@ The back end calls `GymLane.env` directly, because with one agent no translation
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
-from rookery.envs.adapters.lane import NEW_API, Agent, Breach, Lane, LaneStep, Spaces, info_masks, is_true, shape_of
+from rookery.envs.adapters.lane import (
+    NEW_API,
+    Agent,
+    Breach,
+    Lane,
+    LaneStep,
+    Spaces,
+    info_masks,
+    is_true,
+    shape_of,
+    takes_seed,
+)
 from rookery.envs.samplers import Value
 
 AGENT = "agent"
@@ -43,7 +53,7 @@ class GymLane(Lane):
         try:
             result = self.begin(seed, parameters)
         except TypeError as error:
-            if _takes_seed(self.env):
+            if takes_seed(self.env):
                 raise
             breach = Breach(f"reset() takes no seed, expected reset(seed=, options=); {NEW_API}", AGENT)
             breach.__cause__ = error
@@ -107,8 +117,3 @@ class GymLane(Lane):
             over,
             {AGENT: info},
         )
-
-
-def _takes_seed(env: Any) -> bool:
-    parameters = inspect.signature(getattr(env, "unwrapped", env).reset).parameters
-    return "seed" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())

@@ -6,6 +6,7 @@ Agents are named by the environment's own ids here.
 
 from __future__ import annotations
 
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -225,6 +226,12 @@ NEW_API = (
     "this is the form of the old Gym API: use Gymnasium's, reset(seed=, options=) -> (obs, info) and step(action) "
     "-> (obs, reward, terminated, truncated, info), or convert the environment with `shimmy` (pip install shimmy)"
 )
+
+
+def takes_seed(env: Any) -> bool:
+    """Returns whether `reset` of an environment takes a seed, as it does not in the old Gym API."""
+    parameters = inspect.signature(getattr(env, "unwrapped", env).reset).parameters
+    return "seed" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def shape_of(result: Any) -> str:
