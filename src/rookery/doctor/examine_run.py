@@ -25,12 +25,13 @@ from rookery.doctor.inside.entropy_range import target_entropy_unreachable
 from rookery.doctor.inside.losses import loss_findings
 from rookery.doctor.inside.masks import mask_findings, naming_masks
 from rookery.doctor.inside.starts import starts_alike
+from rookery.doctor.inside.value_range import values_bounded
 from rookery.doctor.network import network_findings
 from rookery.doctor.own_statistics import statistics_not_shared
 from rookery.doctor.play_rules import OBS_RULES, Seen, reward_late, softened
 from rookery.doctor.probe import STEPS, PlayMeasurements
 from rookery.doctor.returns.comparisons import compare, is_best, is_best_constant, settled
-from rookery.doctor.returns.plays import play_behaviours
+from rookery.doctor.returns.plays import Plays, play_behaviours
 from rookery.doctor.stored_run import CONFIG, JOURNAL, StoredRun, read_run, worst_trials
 from rookery.doctor.time_limits import limit_before_reward
 from rookery.doctor.wrappers.audit import wrapper_findings
@@ -225,7 +226,7 @@ def _play(
         played = play_env(trainer._make_copies, max(until - time.monotonic(), 0.0), STEPS)
         by_play = [
             *played.findings(),
-            *_policy_findings(trainer, played.random, is_best(plays, history) or is_best_constant(plays)),
+            *_policy_findings(trainer, played.random, plays, is_best(plays, history) or is_best_constant(plays)),
         ]
         by_play += mask_findings(trainer._make_copies, played.random.kinds, played.effects, until)
         by_play = naming_masks(by_play, played.random.kinds)
@@ -276,12 +277,13 @@ def _play_env(run: StoredRun, until: float, play: bool, trust_code: TrustCode) -
     return found
 
 
-def _policy_findings(trainer: Trainer, seen: PlayMeasurements, is_best: bool) -> list[Finding]:
+def _policy_findings(trainer: Trainer, seen: PlayMeasurements, plays: Plays, is_best: bool) -> list[Finding]:
     """Returns the findings of the observations of random play, and of the policies on them.
 
     Args:
         trainer: The run.
         seen: Random play.
+        plays: Returns of the policies and of others.
         is_best: Whether the policies earn the best return seen, for which a constant action may be enough.
     """
     found: list[Finding] = []
@@ -298,6 +300,9 @@ def _policy_findings(trainer: Trainer, seen: PlayMeasurements, is_best: bool) ->
             own = {leaf.path for leaf in policy.own_spec.leaves}
             shown = {path: leaf for path, leaf in seen.observed(number).items() if path in own}
             found += network_findings(name, policy, shown)
+            values = getattr(getattr(trainer.learners.get(name), "cfg", None), "values", None)
+            is_one = sum(len(one.agents) for one in seen.kinds) == 1 and not getattr(values, "rescale", False)
+            found += values_bounded(name, policy, shown, plays if is_one else None)
     return [one for one in found if not (is_best and one.rule == "action-constant")]
 
 

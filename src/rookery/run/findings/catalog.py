@@ -156,6 +156,18 @@ RULES: dict[str, RuleText] = {
         ("log_ratio = outputs.distribution.log_prob(batch.action) - batch.logp",
          "remove detach, item and torch.no_grad from the loss; only metrics need them"),
     ),
+    "values-bounded": RuleText(
+        "error",
+        "play",
+        "An own network of action values cannot give the returns of the task: for random weights, small and large, its "
+        "values stay in a range, and the discounted returns that were played are outside. A warning where the values "
+        "of all actions only sum to the same number. Silent for values that are rescaled, for distributions of "
+        "returns, and for networks that compute features.",
+        ("the network ends with a softmax, a sigmoid, a tanh or a ReLU", "values are normalized over the actions, and "
+         "the value of the state is lost"),
+        ("end the network with a linear layer: action values are returns, and no probabilities",
+         "{at}.model.output=features, so that the library adds the last layer"),
+    ),
     "network-blind": RuleText(
         "warning",
         "play",
@@ -901,7 +913,7 @@ EXPLAINING = frozenset(("limit-before-reward", "gamma-short", "rewards-swapped",
                         "statistics-not-shared", "target-entropy-unreachable", "mask-inverted",
                         "rewards-merged", "rewards-lost", "steps-after-end", "ends-changed", "obs-merged",
                         "mask-changed", "actions-changed", "starts-alike", "schedule-short", "loss-mixes-rows",
-                        "loss-ignores-column", "obs-rounded", "waiting-pays"))  # fmt: skip
+                        "loss-ignores-column", "values-bounded", "obs-rounded", "waiting-pays"))  # fmt: skip
 """Rules that try out a fault, so that their findings explain others of equal rank."""
 
 
