@@ -152,7 +152,8 @@ def test_an_evaluation_leaves_the_result_of_training(monkeypatch):
 
 def test_bc_marwil_and_cql_learn_from_what_an_algorithm_has_written(tmp_path):
     place = str(tmp_path / "written")
-    config = PPOConfig().environment("Pendulum-v1").env_runners(num_env_runners=0).offline_data(output=place)
+    config = PPOConfig().environment("Pendulum-v1").env_runners(num_env_runners=0)
+    config = config.offline_data(output=place, output_max_rows_per_file=1000, output_write_episodes=False)
     config.training(train_batch_size=400, minibatch_size=200, num_epochs=1).build_algo().train()
     for name in ("BC", "MARWIL", "CQL"):
         config = get_algorithm_class(name, return_config=True)[1]

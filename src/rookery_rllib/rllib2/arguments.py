@@ -257,7 +257,9 @@ METHODS: dict[str, dict[str, str | Taken]] = {
                   "custom_stats_cls_lookup"),
     },
     "debugging": all_are(nothing, "logger_creator worker_cls log_level log_sys_usage"),
-    "offline_data": {},
+    "offline_data": all_are(
+        nothing, "output_max_rows_per_file output_write_remaining_data output_write_method output_write_method_kwargs "
+        "output_write_episodes map_batches_kwargs iter_batches_kwargs materialize_data materialize_mapped_data"),
     "checkpointing": all_are(nothing, "export_native_model_files checkpoint_trainable_policies_only"),
     "fault_tolerance": all_are(
         nothing, "max_num_env_runner_restarts delay_between_env_runner_restarts_s "
