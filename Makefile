@@ -25,7 +25,7 @@ test: $(VENV)/.stamp          ## the tests but the slow ones and those of the fa
 test-faces: $(VENV)/.stamp    ## the tests of rookery_rllib and rookery_mlagents but the slow ones, in parallel
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal --durations=20 -m "not slow" $(FACES)
 
-test-all: .venv-all/.stamp    ## every test, every build of the kernels, with every extra (installed in .venv-all)
+test-all: .venv-all/.stamp site  ## every test, every build of the kernels, with every extra (installed in .venv-all)
 	PYTHONDONTWRITEBYTECODE= ROOKERY_FAULTS=10 .venv-all/bin/python -m pytest -n 2 --dist worksteal --durations=20 \
 		--hypothesis-profile thorough
 	$(MAKE) test-wheel PYTHONS=$(PY)

@@ -12,6 +12,7 @@ TUTORIALS = ("docs/tutorial.md",)
 
 OUTPUT = re.compile(r"^```text\n.*?^```\n", re.M | re.S)
 COMMENT = re.compile(r"^<!-- .* -->\n", re.M)
+SHELL = re.compile(r"^```sh$", re.M)
 FILE = re.compile(r"^<!-- file: (\S+) -->\n```python\n(.*?)^```$", re.M | re.S)
 
 
@@ -19,10 +20,11 @@ def notebook(page: str) -> str:
     """Returns a tutorial as the text of an ``.ipynb`` file.
 
     What a block prints is left out, since the cell prints it; files that the page shows are written by their cells.
+    Commands of a shell stay text, because some of them, such as TensorBoard, run until they are stopped.
     """
     text = (ROOT / page).read_text(encoding="utf-8")
     text = FILE.sub(r"```python\n%%writefile \1\n\2```", text)
-    text = OUTPUT.sub("", COMMENT.sub("", text))
+    text = SHELL.sub("```console", OUTPUT.sub("", COMMENT.sub("", text)))
     text = re.sub(r"</?details>|</?summary>", "", text)
     text = re.sub(r"\]\((?!https?:|#)([^)\s]+?)\.md(#[^)]*)?\)", r"](\1.html\2)", text)
     made = jupytext.reads(text, fmt="md")
