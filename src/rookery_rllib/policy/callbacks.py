@@ -12,7 +12,6 @@ from typing import Any
 
 from rookery.face import Callback, ConfigError, EncodingError, Episode, LaneShare, VectorEnv, encode, nearest
 from rookery_rllib.config.exploration_keys import own_exploration
-from rookery_rllib.env.agent_mapping import episode_number
 from rookery_rllib.policy.episodes import MultiAgentEpisode
 from rookery_rllib.policy.explorations import Exploration
 
@@ -186,8 +185,8 @@ class EpisodeBook:
             functools.partial(self.trainer.policy_of, lane, index),
             self.trainer.workers.local_worker(),
         )
-        if self.trainer.recorded_mapping is not None:
-            made.episode_id = episode_number(lane, index)  # the one that the mapping function got
+        if (number := self.trainer.mapped_number(lane, index)) is not None:
+            made.episode_id = number
         return made
 
     def notify(self, moment: str, episode: MultiAgentEpisode, **about: Any) -> None:

@@ -33,7 +33,7 @@ from rookery_rllib.config.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, merge_
 from rookery_rllib.config.on_policy_keys import VALUE_CLIP_IGNORED
 from rookery_rllib.config.sampling_keys import WHOLE_EPISODES
 from rookery_rllib.config.translation import Translation, translated
-from rookery_rllib.env.agent_mapping import AgentIds, RecordedMapping
+from rookery_rllib.env.agent_mapping import AgentIds, RecordedMapping, episode_number
 from rookery_rllib.env.envs import EnvContext, same_task
 from rookery_rllib.env.making import EnvMaker, creator_of, current_id_of, env_name
 from rookery_rllib.env.teams import TEAM_KIND, action_spaces_of, as_members, teams_of
@@ -418,6 +418,10 @@ class BaseTrainer(Trainable):
     def assigned(self, known: dict[int, dict[int, dict[str, str]]]) -> None:
         if self.recorded_mapping is not None:
             self.recorded_mapping.latest = known
+
+    def mapped_number(self, lane: int, index: int) -> int | None:
+        """Returns the id of an episode that the mapping function of the script gets; None without such a function."""
+        return None if self.recorded_mapping is None else episode_number(lane, index)
 
     def policy_of(self, lane: int, index: int, agent: Any) -> str:
         known = None if self.recorded_mapping is None else self.recorded_mapping.recorded(lane, index, agent)

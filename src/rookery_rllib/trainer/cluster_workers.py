@@ -15,6 +15,7 @@ from gymnasium import Space
 
 from rookery.face import ConfigError, EpisodeResult, EvaluationTask, EvaluationWorkers, LaneShare, VectorEnv, unsendable
 from rookery_rllib.config.exploration_keys import own_exploration
+from rookery_rllib.env.agent_mapping import episode_number
 from rookery_rllib.env.external_env import ExternalEnv
 from rookery_rllib.env.making import with_settings
 from rookery_rllib.policy.callbacks import DefaultCallbacks, EpisodeBook, overrides
@@ -160,10 +161,17 @@ class RemoteTrainerView:
     def set_share(self, share: LaneShare, env: VectorEnv) -> None:
         self._kinds = [(kind.agents, kind.obs.space) for kind in env.kinds]
 
-    def policy_of(self, lane: int, index: int, agent: Any) -> str:
+    def _place(self, lane: int, index: int) -> tuple[int, int]:
+        """Returns the environment and the number of an episode in the whole run."""
         share = self.env_maker.share
-        at = (lane, index) if share is None else share.place(lane, index)
-        known = None if self.mapping is None else self.mapping.recorded(*at, agent)
+        return (lane, index) if share is None else share.place(lane, index)
+
+    def mapped_number(self, lane: int, index: int) -> int | None:
+        """Returns the id of an episode that the mapping function of the script gets; None without such a function."""
+        return None if self.mapping is None else episode_number(*self._place(lane, index))
+
+    def policy_of(self, lane: int, index: int, agent: Any) -> str:
+        known = None if self.mapping is None else self.mapping.recorded(*self._place(lane, index), agent)
         return known or (str(agent) if str(agent) in self.names else self.names[0])
 
     def space_of(self, policy: str) -> Space[Any]:
