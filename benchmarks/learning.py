@@ -60,7 +60,7 @@ ONE_STEP: dict[str, Any] = {  # learns with less data a step, and a target netwo
     "algorithm.model.hidden": (256, 256),
 }
 QUANTILE = {**ONE_STEP, "algorithm.values.kind": "quantile", "algorithm.values.quantiles": 10}
-IMPLICIT = {"algorithm.values.kind": "implicit", "algorithm.values.quantiles": 16}
+IMPLICIT = {**ONE_STEP, "algorithm.values.kind": "implicit", "algorithm.values.quantiles": 16}
 MUNCHAUSEN = {**ONE_STEP, "algorithm.munchausen.weight": 0.9}
 CATEGORICAL = {
     "algorithm.values.kind": "categorical",
