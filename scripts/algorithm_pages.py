@@ -43,7 +43,8 @@ OF_OTHER_NAME = {"discrete_cql": "cql"}
 CLAIMED = {
     "lstm": "ppo", "gru": "ppo", "scan": "ppo", "attention": "ppo", "dueling": "dqn", "quantile": "dqn", "c51": "dqn",
     "lagrangian": "ppo_lagrangian", "linear": "neural_linear",
-    "apex": "dqn", "r2d2": "dqn", "iqn": "dqn", "munchausen": "dqn", "redq": "sac", "droq": "sac",
+    "apex": "dqn", "r2d2": "dqn", "implicit": "dqn", "munchausen": "dqn", "redq": "sac", "droq": "sac",
+    "drq": "td3", "unshifted": "td3",
 }  # fmt: skip
 """Algorithms of claims whose name ends in no name of an algorithm; those that end in neither are PPO's."""
 
