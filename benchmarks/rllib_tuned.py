@@ -56,11 +56,11 @@ REACHABLE = (
     "ppo/cartpole-ppo", "a3c/cartpole-a2c", "a3c/cartpole-a2c-microbatch", "a3c/cartpole-a3c", "pg/cartpole-pg",
     "ppo/cartpole-ddppo", "ppo/pendulum-ppo", "ppo/pendulum-transformed-actions-ppo", "ppo/repeatafterme-ppo-lstm",
     "ppo/cartpole-appo", "ppo/cartpole-appo-vtrace", "ppo/frozenlake-appo-vtrace", "ppo/pendulum-appo",
-    "impala/cartpole-impala", "impala/pendulum-impala", "dqn/cartpole-dqn", "dqn/cartpole-dqn-softq", "dqn/cartpole-dqn-param-noise",
-    "dqn/cartpole-simpleq", "dqn/cartpole-apex", "dqn/cartpole-r2d2", "dqn/stateless-cartpole-r2d2", "sac/cartpole-sac", "sac/pendulum-sac",
-    "sac/pendulum-transformed-actions-sac", "ddpg/pendulum-ddpg", "ddpg/pendulum-td3",
-    "qmix/two-step-game-qmix", "qmix/two-step-game-qmix-vdn-mixer", "qmix/two-step-game-qmix-no-mixer",
-    "es/cartpole-es", "ars/cartpole-ars",
+    "impala/cartpole-impala", "impala/pendulum-impala", "dqn/cartpole-dqn", "dqn/cartpole-dqn-softq",
+    "dqn/cartpole-dqn-param-noise", "dqn/cartpole-simpleq", "dqn/cartpole-apex", "dqn/cartpole-r2d2",
+    "dqn/stateless-cartpole-r2d2", "sac/cartpole-sac", "sac/pendulum-sac", "sac/pendulum-transformed-actions-sac",
+    "ddpg/pendulum-ddpg", "ddpg/pendulum-td3", "qmix/two-step-game-qmix", "qmix/two-step-game-qmix-vdn-mixer",
+    "qmix/two-step-game-qmix-no-mixer", "es/cartpole-es", "ars/cartpole-ars",
 )  # fmt: skip
 """Files whose stop may be reached within minutes on one core."""
 
@@ -157,7 +157,8 @@ def seeded(path: Path, seed: int, folder: str) -> Path:
     """Writes a copy of a file of one experiment, with a seed in its configuration; returns its path."""
     ((name, spec),) = load_yaml(path.read_text(encoding="utf-8"), str(path)).items()
     copy = Path(folder) / path.name
-    copy.write_text(yaml.safe_dump({name: {**spec, "config": {**spec.get("config", {}), "seed": seed}}}), encoding="utf-8")
+    seeded_spec = {**spec, "config": {**spec.get("config", {}), "seed": seed}}
+    copy.write_text(yaml.safe_dump({name: seeded_spec}), encoding="utf-8")
     return copy
 
 
