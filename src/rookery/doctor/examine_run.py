@@ -20,6 +20,7 @@ from rookery.core.settings.trust import IMPORT_PATH, OBJECT, TrustCode
 from rookery.doctor.decision_rules import decision_findings, with_shared
 from rookery.doctor.env_play import play_env, single_env
 from rookery.doctor.file_rules import file_findings
+from rookery.doctor.inside.after_end import reward_after_end
 from rookery.doctor.inside.attributes import with_attributes
 from rookery.doctor.inside.entropy_range import target_entropy_unreachable
 from rookery.doctor.inside.losses import loss_findings
@@ -58,6 +59,9 @@ BEYOND_SECONDS = 2.0
 FOR_WRAPPERS = 0.25
 """Share of the remaining time for a comparison of wrappers with what they wrap."""
 
+AFTER_END = 0.1
+"""Share of the remaining time for play beyond the ends of episodes."""
+
 TRIALS = 3
 """Trials of an experiment that are examined: the worst ones."""
 
@@ -73,7 +77,8 @@ WITHOUT_JUDGEMENT = ("obs-not-finite", "actions-without-effect", "actions-alike"
                      "limit-before-reward", "obs-rounded", "mask-inverted", "rewards-merged",
                      "rewards-reordered", "rewards-lost", "steps-after-end", "ends-changed", "obs-merged",
                      "mask-changed", "actions-changed", "starts-alike", "weights-without-gradient",
-                     "policy-shared", "loss-mixes-rows", "loss-ignores-column")  # fmt: skip
+                     "policy-shared", "loss-mixes-rows", "loss-ignores-column",
+                     "reward-after-end")  # fmt: skip
 """Rules whose findings count in a run that learns, too."""
 
 
@@ -223,6 +228,7 @@ def _play(
             now = time.monotonic()
             by_wrapper = starts_alike(trainer._make_copies, make, now + FOR_WRAPPERS * (until - now))
             by_wrapper += wrapper_findings(make, now + FOR_WRAPPERS * (until - now), trainer.policies.get(only), only)
+            by_wrapper += reward_after_end(make, time.monotonic() + AFTER_END * max(until - time.monotonic(), 0.0))
         played = play_env(trainer._make_copies, max(until - time.monotonic(), 0.0), STEPS)
         by_play = [
             *played.findings(),

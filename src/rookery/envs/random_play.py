@@ -63,6 +63,16 @@ def single_episode(env: Any, seed: int, choose: Callable[[Any, Any], Any]) -> It
         yield obs, reward, terminated, truncated, info
 
 
+def beyond_end(env: Any, seed: int, choose: Callable[[Any, Any], Any]) -> Iterator[tuple[Any, ...]]:
+    """Yields an episode as `single_episode` does, and what a step after its end returns, for which no environment has
+    to be prepared; arguments as of `single_episode`.
+    """
+    shown: tuple[Any, ...] = ()
+    for shown in single_episode(env, seed, choose):
+        yield shown
+    yield env.step(choose(shown[0], shown[-1]))
+
+
 def is_over(obs: Any, terminated: Any, truncated: Any) -> bool:
     """Returns whether an episode is over: by its flags, or, where these are dicts, for all agents that observe."""
     if not isinstance(terminated, Mapping):

@@ -431,6 +431,15 @@ RULES: dict[str, RuleText] = {
         ("the reward is given for the result alone",),
         ("{at}.gamma=0.999", "{at}.gae_lambda=0.98", "'{at}.signals.rnd={}'"),
     ),
+    "reward-after-end": RuleText(
+        "warning",
+        "play",
+        "The reward for the end comes a step too late, and so is never paid: the environment is stepped once more "
+        "after it has terminated, and this step pays far more than all steps before it, in several episodes, and with "
+        "each of several actions. Silent where an environment does not allow such a step, and for several agents.",
+        ("the reward is computed from the state before the step", "a flag is set after the reward is computed"),
+        ("compute the reward after the state has changed, in the step that returns terminated=True",),
+    ),
     "return-falling": RuleText(
         "warning",
         "rows",
@@ -913,7 +922,8 @@ EXPLAINING = frozenset(("limit-before-reward", "gamma-short", "rewards-swapped",
                         "statistics-not-shared", "target-entropy-unreachable", "mask-inverted",
                         "rewards-merged", "rewards-lost", "steps-after-end", "ends-changed", "obs-merged",
                         "mask-changed", "actions-changed", "starts-alike", "schedule-short", "loss-mixes-rows",
-                        "loss-ignores-column", "values-bounded", "obs-rounded", "waiting-pays"))  # fmt: skip
+                        "loss-ignores-column", "values-bounded", "reward-after-end", "obs-rounded",
+                        "waiting-pays"))  # fmt: skip
 """Rules that try out a fault, so that their findings explain others of equal rank."""
 
 
