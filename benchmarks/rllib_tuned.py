@@ -68,8 +68,8 @@ SEEDS = (1, 2, 3)
 WHY = {
     "a3c/cartpole-a2c-microbatch": "the budget is short: RLlib 1.4.0 itself, in torch with `seed: 1`, ends at 100.2 "
     "after 100,080 steps",
-    "impala/pendulum-impala": "RLlib 1.4.0 itself, in torch with `seed: 1`, is at -1308 after 94,050 steps and ends in an "
-    "error before 115,000, its actions being NaN",
+    "impala/pendulum-impala": "RLlib 1.4.0 itself, in torch with `seed: 1`, is at -1308 after 94,050 steps and ends in "
+    "an error before 115,000, its actions being NaN",
     "ppo/pendulum-appo": "advantages are not normalized and all negative at first: RLlib 1.4.0 itself, in torch with "
     "`seed: 1` and `seed: 2`, ends in an error, its actions being NaN before 35,000 steps; ours, with "
     "`algorithm.normalize_advantage`, is at -833 after 45,000",
