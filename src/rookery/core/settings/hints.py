@@ -165,7 +165,7 @@ Stable-Baselines3 in decisions that are kept.
 
 FILES: dict[str, str] = {
     **dict.fromkeys(
-        ("behaviors", "default_settings", "environment_parameters", "env_settings", "engine_settings"),
+        ("behaviors", "default_settings", "env_settings", "engine_settings"),
         "configurations of ML-Agents are run by rookery mlagents learn FILE.yaml",
     ),
 }
