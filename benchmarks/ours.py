@@ -128,6 +128,7 @@ def from_memory(name: str, seed: int, paths: dict[str, Any] | None = None) -> Tr
         "algorithm.batch_size": settings.batch_size,
         "algorithm.lr": settings.lr,
         "algorithm.gamma": settings.gamma,
+        "algorithm.n_step": 1,
         "algorithm.replay.capacity": settings.capacity,
         "algorithm.model.hidden": settings.hidden,
         "algorithm.model.activation": "relu",
@@ -140,7 +141,7 @@ def from_memory(name: str, seed: int, paths: dict[str, Any] | None = None) -> Tr
             "algorithm.exploration.epsilon": {"start": 1.0, "end": 0.05, "steps": settings.epsilon_steps},
         }
     if name == "td3":
-        network |= {"algorithm.exploration.std": 0.1, "algorithm.n_step": 1}
+        network["algorithm.exploration.std"] = 0.1
     algorithm = {"dqn": DQNConfig, "sac": SACConfig, "td3": TD3Config}[name]()
     return Trainer(settings.env, algorithm, num_envs=1, seed=seed, config=[on("serial"), network, paths or {}])
 
