@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -252,9 +252,9 @@ class EpisodeListeners(Stateful):
             tables: Policies of its rows, one table per kind.
             lengths: ``[lanes]`` environment steps of each lane's episode.
         """
-        running = [episode for episode in self.episodes if episode is not None]
-        if step.stepped is not None:
-            running = [episode for episode in running if step.stepped[episode.lane]]
+        assert None not in self.episodes
+        lanes = range(len(self.episodes)) if step.stepped is None else np.flatnonzero(step.stepped).tolist()
+        running = cast("list[Episode]", [self.episodes[lane] for lane in lanes])
         acted = [self._actions(kind.action, table) for kind, table in zip(self.env.kinds, tables, strict=True)]
         values = [(rows.reward.tolist(), table.returns.tolist(), table.joined.tolist())
                   for rows, table in zip(step.rows, tables, strict=True)]  # fmt: skip
