@@ -138,8 +138,8 @@ def by_entrant(lines: Sequence[Line], workload: str) -> dict[str, list[Line]]:
 def page(about: dict[str, Any], lines: Sequence[Line]) -> str:
     """Everything, in Markdown."""
     machine = about["machine"]
-    versions = {name: version for line in lines for name, version in line.get("versions", {}).items()}
-    told = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+    versions = sorted({pair for line in lines for pair in line.get("versions", {}).items()})
+    told = ", ".join(f"{name} {version}" for name, version in versions)
     contended = sum(bool(line.get("contended")) for line in lines)
     text = [
         "# Speed",
@@ -153,6 +153,8 @@ def page(about: dict[str, Any], lines: Sequence[Line]) -> str:
         "other running programs share, torch's libraries say, counts in part only. Rows marked (one core) are of",
         "processes that the system let use no other; all others had the whole machine. jax is PPO compiled as one",
         "program, environment and all (`benchmarks/peers/jax_ppo.py`); compiling is part of its first iteration.",
+        "sbx is Stable-Baselines3's sister in JAX. Workloads were measured on different days; where two versions of a",
+        "library are named, `speed.json` has that of each row.",
         "In `memory`, sb3 is RecurrentPPO of SB3-contrib. A minibatch is 256 steps there: 8 sequences of 32 of",
         "Rookery's, as many steps in shorter sequences of RLlib's, and the episodes in 256 steps in a row of",
         "RecurrentPPO's.",
