@@ -105,7 +105,7 @@ class _PresentModule(SourceFileLoader):
         own = vars(module).get("__getattr__")
 
         def found(name: str) -> Any:
-            row = _left(module.__name__).get(name)
+            row = _left().get(module.__name__, {}).get(name)
             if row is not None:
                 return attribute(row.partition(":")[0], name)
             return attribute(module.__name__, name) if own is None else own(name)
@@ -177,9 +177,14 @@ def _have_rows() -> frozenset[str]:
 
 
 @cache
-def _left(module: str) -> dict[str, str]:
-    """Returns the rows of the names that have left a present module, by name, whether listed under its present or its
-    former names.
+def _left() -> dict[str, dict[str, str]]:
+    """Returns the rows of the names that have left a present module, by module and name. A row may have the present
+    name of the module or a former one.
     """
-    rows = {row.partition(":")[2]: row for row in (*MOVED_NAMES, *REMOVED) if new_name(row.partition(":")[0]) == module}
-    return {name: row for name, row in rows.items() if name}
+    by_module: dict[str, dict[str, str]] = {}
+    present = cache(new_name)
+    for row in (*MOVED_NAMES, *REMOVED):
+        module, _, name = row.partition(":")
+        if name:
+            by_module.setdefault(present(module), {})[name] = row
+    return by_module

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+
+if TYPE_CHECKING:
+    from PIL import ImageFont
 
 Color = tuple[int, int, int]
 
@@ -23,6 +26,8 @@ MARGIN = 20
 @lru_cache(maxsize=64)
 def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     """Returns the font of all images in a size in pixels."""
+    from PIL import ImageFont
+
     return ImageFont.load_default(size)
 
 
@@ -35,6 +40,8 @@ def draw_cart_pole(position: float, angle: float, timestep: int, max_timesteps: 
         timestep: Steps of this episode so far.
         max_timesteps: Steps of a whole episode.
     """
+    from PIL import Image, ImageDraw
+
     scale = 3  # drawn larger and scaled down for smooth edges
     width, height, unit = 600 * scale, 400 * scale, 600 * scale / 5.6
     image = Image.new("RGB", (width, height), PAPER)

@@ -8,15 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
 
 from rookery.core.errors import ConfigError
 from rookery.core.io.files import WriteError
 from rookery.core.packages import install_line
 from rookery.core.settings.starting_folder import shown
+
+if TYPE_CHECKING:
+    from PIL import Image  # where images are made: every training imports this module
 
 ANIMATED_SUFFIXES = (".webp", ".gif", ".png", ".apng")
 VIDEO_SUFFIXES = (".mp4", ".mkv", ".mov", ".webm")
@@ -62,6 +64,8 @@ class Frame:
 
     def image(self) -> Image.Image:
         """Returns the decompressed image."""
+        from PIL import Image
+
         return Image.frombytes("RGB", self.size, zlib.decompress(self.packed))
 
 
@@ -115,6 +119,8 @@ class Video:
             captions: Lines of text below the image.
             last_return: Return of the previous episode for the title; None if there is none.
         """
+        from PIL import Image
+
         image = Image.fromarray(pixels)
         scale = LARGEST / max(image.size)
         if scale < 1:
@@ -132,6 +138,8 @@ class Video:
 
     def _title(self, image: Image.Image, episode: int, last_return: float | None) -> Image.Image:
         """Returns the title of an episode: its first image behind its number and the previous return."""
+        from PIL import Image, ImageDraw
+
         title = Image.blend(image, Image.new("RGB", image.size, PAPER), 0.8)
         draw = ImageDraw.Draw(title)
         center, middle = image.width / 2, image.height / 2
@@ -188,6 +196,8 @@ def check_suffix(path: Path) -> None:
 
 def captioned(image: Image.Image, lines: Sequence[str]) -> Image.Image:
     """Returns an image with lines of text below it, the first of them fainter."""
+    from PIL import Image, ImageDraw
+
     framed = Image.new("RGB", (image.width, image.height + LINE * len(lines) + 8), PAPER)
     framed.paste(image, (0, 0))
     draw = ImageDraw.Draw(framed)
@@ -207,25 +217,25 @@ def are_flat(frames: Sequence[Frame]) -> bool:
 
 def write_animation(path: Path, frames: Sequence[Frame], holds: Sequence[float], report: VideoProgress) -> None:
     """Writes an animated image of frames with their durations; frames are decompressed one at a time."""
-    film: Any = frames[0].image()
+    animation: Any = frames[0].image()
     encoded = 0
 
     def seek(number: int) -> None:
         nonlocal encoded
         if number >= len(frames):
             raise EOFError
-        film.paste(frames[number].image())
+        animation.paste(frames[number].image())
         if number >= encoded:  # Pillow seeks to the first frame at the end
             encoded = number + 1
             report(encoded, len(frames))
 
-    film.n_frames, film.seek = len(frames), seek  # Pillow's interface of images with several frames
+    animation.n_frames, animation.seek = len(frames), seek  # Pillow's interface of images with several frames
     durations = [round(1000 * hold) for hold in holds]
     if are_flat(frames):
         options = {"lossless": True, "quality": 50}  # quality is the effort of lossless compression here
     else:
         options = {"quality": 80, "minimize_size": True}
-    film.save(path, save_all=True, duration=durations, loop=0, method=4, **options)
+    animation.save(path, save_all=True, duration=durations, loop=0, method=4, **options)
 
 
 def write_video(
@@ -249,4 +259,6 @@ def write_video(
 
 @lru_cache(maxsize=8)
 def _font(size: int) -> Any:
+    from PIL import ImageFont
+
     return ImageFont.load_default(size)

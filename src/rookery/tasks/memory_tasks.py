@@ -34,6 +34,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 from rookery.core.errors import EnvError
 from rookery.core.settings.reach import Count, FewFromZero
+from rookery.envs import drawing
 from rookery.envs.adapters.batched import check_least, check_render_mode
 from rookery.envs.adapters.classic import BatchedCartPole
 from rookery.envs.native.variants import StatelessCartPoleInC
@@ -105,8 +106,6 @@ class StatelessCartPole(CartPoleEnv):
 
     def render(self) -> Any:
         """Returns an image ``[400, 600, 3]`` uint8, or None before the first episode."""
-        from rookery.envs import drawing  # Pillow is loaded for rendering only
-
         if self.state is None:
             return None
         return drawing.draw_cart_pole(self.state[0], self.state[2], self._timestep, self.max_episode_steps)

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from rookery.core.settings.reach import Count, Label
+from rookery.envs import drawing
 from rookery.envs.adapters.batched import check_least
 from rookery.envs.adapters.classic import (
     ANGLE_LIMIT,
@@ -94,8 +95,6 @@ class TensorCartPole(TensorEnv):
 
     def render(self, lane: int) -> np.ndarray:
         """Draws an environment, ``[400, 600, 3]`` uint8."""
-        from rookery.envs import drawing  # Pillow is loaded for rendering only
-
         position, _, angle, _ = self.state[:, lane].tolist()
         return drawing.draw_cart_pole(position, angle, int(self.steps[lane]), self.max_episode_steps)
 

@@ -17,6 +17,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from rookery.core.seeding import generator_of, seed_words
 from rookery.core.settings.reach import Count
+from rookery.envs import drawing
 from rookery.envs.adapters.batched import BatchedEnv, check_least, check_render_mode
 from rookery.envs.base import SeedPlan, Step
 from rookery.envs.native.variants import CartPoleInC, CVariant
@@ -239,8 +240,6 @@ class BatchedCartPole(BatchedEnv):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns an image ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.envs import drawing  # Pillow is loaded for rendering only
-
         position, angle = self._position_and_angle[:, lane].tolist()
         return drawing.draw_cart_pole(position, angle, self._timestep(lane), self.max_episode_steps)
 

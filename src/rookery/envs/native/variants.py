@@ -18,6 +18,7 @@ import gymnasium
 import numpy as np
 
 from rookery.core.errors import EnvError
+from rookery.envs import drawing
 from rookery.envs.adapters.batched import check_render_mode
 from rookery.envs.base import SeedPlan, Step
 from rookery.envs.native.c_env import CEnv
@@ -111,8 +112,6 @@ class CartPoleInC(BatchedCVariant):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns an image ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.envs import drawing  # Pillow is loaded for rendering only
-
         position, angle = (float(self.fields[name][lane]) for name in ("position", "angle"))
         return drawing.draw_cart_pole(position, angle, self._timestep(lane), int(self._settings[0]))
 
