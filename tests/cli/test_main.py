@@ -300,7 +300,7 @@ def test_an_environment_beside_the_command_is_found_and_its_error_shown_once(roo
     assert err.count("Traceback") == err.count("ValueError: boom\nerror: ") == 1
     assert "src/rookery" not in err  # it begins with the environment's own line
     assert 'bomb_env.py", line 20, in step' in err
-    assert last.startswith("error: Bomb: lane 0, seed ")
+    assert last.startswith("error: Bomb: environment 0, seed ")
     assert "episode 0, step 5, agent 'agent', action" in last
     code, _, err = rookery("train", "bomb_env:Bomb", "env.config.fuse=-1", "--quiet")
     assert code == 1

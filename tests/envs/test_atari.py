@@ -176,7 +176,7 @@ def test_an_action_that_is_none_is_an_error_that_names_the_lane():
     with pytest.raises(EnvError, match="before reset"):
         env.step([np.array([0, 0])])
     env.reset(seeds)
-    with pytest.raises(EnvError, match="lane 1, .*episode 0, .*action 6 of agent is not from 0 to 5"):
+    with pytest.raises(EnvError, match="environment 1, .*episode 0, .*action 6 of agent is not from 0 to 5"):
         env.step([np.array([0, 6])])
 
 

@@ -285,7 +285,7 @@ def test_an_env_that_raises_when_an_episode_is_taken_up_says_where(env, how, clo
 
     playing = Playing(built(env, "serial"))
     playing.steps(2)
-    with pytest.raises(EnvError, match=r"lane 0, seed 0, episode 0, step 2, when its episode was resumed: "
+    with pytest.raises(EnvError, match=r"environment 0, seed 0, episode 0, step 2, when its episode was resumed: "
                                        r"raised RuntimeError: not again"):  # fmt: skip
         closing(built(Refusing, how)).load_state_dict(playing.env.state_dict(), seeds)
 
@@ -376,7 +376,7 @@ def message(env):
 def test_an_error_says_where_in_the_same_words_on_every_back_end(wrong, closing):
     config = {"how": wrong}
     text, _ = message(built(Breaking, "serial", config))
-    assert "lane 4, seed 4000, episode 0" in text
+    assert "environment 4, seed 4000, episode 0" in text
     for how in ("processes, 2 helpers", "threads, 4 helpers"):
         found, cause = message(closing(built(Breaking, how, config)))
         assert found == text
@@ -511,8 +511,8 @@ class AlwaysFragile(Counting):
 def test_three_broken_episodes_in_a_row_of_one_lane_stop_the_run(how, closing):
     env = closing(built(AlwaysFragile, how, tolerance=BEARING))
     text, _ = message(env)
-    assert "lane 0, seed 2, episode 2, step 2" in text
-    assert "raised RuntimeError: dropped; 3 episodes of this lane in a row" in text
+    assert "environment 0, seed 2, episode 2, step 2" in text
+    assert "raised RuntimeError: dropped; 3 episodes of this environment in a row" in text
 
 
 class OnceOnly(Counting):
@@ -527,7 +527,7 @@ class OnceOnly(Counting):
 @pytest.mark.parametrize("how", ["serial", slow("processes, 2 helpers"), "threads, 4 helpers"])
 def test_three_resets_in_a_row_that_raise_stop_the_run(how, closing):
     env = closing(built(OnceOnly, how, {"terminate_at": 2}, tolerance=BEARING))
-    assert "raised RuntimeError: worn out; 3 episodes of this lane in a row" in message(env)[0]
+    assert "raised RuntimeError: worn out; 3 episodes of this environment in a row" in message(env)[0]
 
 
 class Unlucky(Counting):

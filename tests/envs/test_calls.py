@@ -121,16 +121,16 @@ def test_a_buffer_that_copies_share_shows_what_it_held_in_each_lanes_own_step(la
 
 @pytest.mark.parametrize("obs", [SAME[:2], SAME[None], SAME[0], "abc", b"abc", None])
 def test_an_observation_that_does_not_fit_is_an_error_of_its_lane(lanes, obs):
-    with pytest.raises(EnvError, match="lane 1"):
+    with pytest.raises(EnvError, match="environment 1"):
         shown(lanes, obs)
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
 def test_a_number_that_is_not_finite_is_an_error_of_its_lane(lanes, number):
-    with pytest.raises(EnvError, match="lane 1.*non-finite observation"):
+    with pytest.raises(EnvError, match="environment 1.*non-finite observation"):
         shown(lanes, np.array([0.0, number, 0.0], np.float32))
     lanes.reset(lambda lane, episode: lane)
-    with pytest.raises(EnvError, match="lane 1.*non-finite reward"):
+    with pytest.raises(EnvError, match="environment 1.*non-finite reward"):
         shown(lanes, SAME, float(number))
 
 
@@ -138,7 +138,7 @@ def test_rewards_of_opposite_infinities_and_of_numbers_whose_sum_is_too_large_ar
     lanes._lanes[0].env.reward = lanes._lanes[2].env.reward = 1.7e308
     assert shown(lanes, SAME).reward.tolist() == [1.7e308, 1.0, 1.7e308]
     lanes._lanes[0].env.reward = float("inf")
-    with pytest.raises(EnvError, match="lane 0.*non-finite reward"):
+    with pytest.raises(EnvError, match="environment 0.*non-finite reward"):
         shown(lanes, SAME, -float("inf"))
 
 
@@ -150,5 +150,5 @@ def test_rewards_are_numbers_of_any_type_and_no_texts(lanes, reward, paid):
     if paid is not None:
         assert shown(lanes, SAME, reward).reward.tolist() == [1.0, paid, 1.0]
         return
-    with pytest.raises(EnvError, match=r"lane 1.*expected a finite number"):
+    with pytest.raises(EnvError, match=r"environment 1.*expected a finite number"):
         shown(lanes, SAME, reward)

@@ -50,14 +50,14 @@ def test_cheap_steps_are_not_worth_a_helper(measured):
     assert found.measured == {"sampling.env_processes": 0}
     assert chosen(32).helpers == 2
     measured(46e-6, cores=2)
-    assert chosen(32).reason == "Taking: 32 lanes of 46 us a step: 1 helper process beside this one"
+    assert chosen(32).reason == "Taking: 32 environments of 46 us a step: 1 helper process beside this one"
 
 
 def test_long_steps_get_a_helper_for_each_other_core_and_lane(measured):
     measured(1e-3)
     found = chosen(64)
     assert (found.implementation, found.helpers) == ("processes", 3)
-    assert found.reason == "Taking: 64 lanes of 1000 us a step: 3 helper processes beside this one"
+    assert found.reason == "Taking: 64 environments of 1000 us a step: 3 helper processes beside this one"
     assert found.measured == {"env.implementation": "processes", "sampling.env_processes": 3}
     assert chosen(2).helpers == 1
 

@@ -53,7 +53,7 @@ def test_an_exception_at_step_137_says_lane_seed_episode_step_agent_and_action()
 
     message = breach(Fragile, steps=200)
     assert message == (
-        "Fragile: lane 0, seed 100, episode 0, step 137, agent 'agent', action 1: "
+        "Fragile: environment 0, seed 100, episode 0, step 137, agent 'agent', action 1: "
         "raised ZeroDivisionError: division by zero"
     )
 
@@ -77,7 +77,7 @@ def test_an_exception_in_a_later_episode_says_which():
             return super().reset(seed=seed)
 
     message = breach(Fragile, terminate_at=4)
-    assert message == "Fragile: lane 1, seed 112, episode 2, step 0, agent 'agent': raised OSError: no such map"
+    assert message == "Fragile: environment 1, seed 112, episode 2, step 0, agent 'agent': raised OSError: no such map"
 
 
 def test_an_exception_of_a_multi_agent_env_lists_the_actions():
@@ -87,7 +87,8 @@ def test_an_exception_of_a_multi_agent_env_lists_the_actions():
 
     message = breach(Fragile)
     assert message == (
-        "Fragile: lane 0, seed 100, episode 0, step 3, actions {y: 1}: raised ZeroDivisionError: division by zero"
+        "Fragile: environment 0, seed 100, episode 0, step 3, actions {y: 1}: "
+        "raised ZeroDivisionError: division by zero"
     )
     frames = traceback.extract_tb(error(Fragile).__cause__.__traceback__)
     assert frames[0].filename == __file__
@@ -100,7 +101,10 @@ def test_an_aec_env_that_raises_says_who_was_on_turn():
             if self.turn == 3:
                 raise RuntimeError("boom")
 
-    assert breach(Fragile) == "Fragile: lane 0, seed 100, episode 0, step 3, actions {c: 1}: raised RuntimeError: boom"
+    assert (
+        breach(Fragile)
+        == "Fragile: environment 0, seed 100, episode 0, step 3, actions {c: 1}: raised RuntimeError: boom"
+    )
 
 
 def test_a_reset_that_returns_only_an_observation_is_the_old_gym_api():
@@ -155,7 +159,9 @@ def test_a_step_of_four_values_is_the_old_gym_api():
             return obs, reward, terminated, info
 
     message = breach(Old)
-    assert message.startswith("Old: lane 0, seed 100, episode 0, step 1, agent 'agent', action 1: step() returned 4 ")
+    assert message.startswith(
+        "Old: environment 0, seed 100, episode 0, step 1, agent 'agent', action 1: step() returned 4 "
+    )
     assert "expected five: (obs, reward, terminated, truncated, info)" in message
     assert "use Gymnasium's" in message and "shimmy" in message
 
@@ -173,7 +179,7 @@ def test_spaces_of_another_library_are_named():
     assert "observation_space is object, expected a gymnasium.spaces.Space" in breach(Old)
 
 
-WHERE = "Changed: lane 0, seed 100, episode 0, step 3, agent 'agent', action 1: "
+WHERE = "Changed: environment 0, seed 100, episode 0, step 3, agent 'agent', action 1: "
 
 
 @pytest.mark.parametrize(
@@ -209,7 +215,9 @@ def test_the_lane_that_sent_nan_is_found():
             obs, *rest = super().step(action)
             return (obs * np.nan if self.t == 2 and self.seeds[-1] == 110 else obs), *rest
 
-    assert breach(Spoilt).startswith("Spoilt: lane 1, seed 110, episode 0, step 2, agent 'agent', action 1: obs: non-f")
+    assert breach(Spoilt).startswith(
+        "Spoilt: environment 1, seed 110, episode 0, step 2, agent 'agent', action 1: obs: non-f"
+    )
 
 
 def test_a_first_observation_that_is_not_finite_is_at_step_0_of_the_new_episode():
@@ -220,7 +228,7 @@ def test_a_first_observation_that_is_not_finite_is_at_step_0_of_the_new_episode(
 
     message = breach(Spoilt, terminate_at=5)
     assert message == (
-        "Spoilt: lane 0, seed 101, episode 1, step 0, agent 'agent': "
+        "Spoilt: environment 0, seed 101, episode 1, step 0, agent 'agent': "
         "obs: non-finite observation inf (expected finite numbers)"
     )
 
@@ -302,7 +310,8 @@ class MaskedNumbers(Counting):
 
 def test_a_mask_in_the_info_of_actions_without_choices_is_named():
     assert (
-        breach(MaskedNumbers) == f"MaskedNumbers: lane 0, seed 100, episode 0, step 0, agent 'agent': {MASK_OF_NUMBERS}"
+        breach(MaskedNumbers)
+        == f"MaskedNumbers: environment 0, seed 100, episode 0, step 0, agent 'agent': {MASK_OF_NUMBERS}"
     )
 
 
@@ -369,7 +378,7 @@ FLAGS = {"__all__": False}
 )
 def test_breaches_of_dict_envs_name_the_agent(changes, problem):
     message = breach(story(**changes))
-    assert message.startswith("Changed: lane 0, seed 100, episode 0, step 2" + problem)
+    assert message.startswith("Changed: environment 0, seed 100, episode 0, step 2" + problem)
 
 
 def test_a_dict_env_with_four_returns_or_a_bare_observation_is_the_old_api():
@@ -392,7 +401,7 @@ def test_a_bad_reward_beside_an_agent_nobody_announced_is_named():
             obs, _, *ends = super().step(actions)
             return obs, {0: float("nan")}, *ends
 
-    assert "lane 0, seed 100, episode 0, step 1, agent '0', action [1]: non-finite reward nan" in breach(Unpaid)
+    assert "environment 0, seed 100, episode 0, step 1, agent '0', action [1]: non-finite reward nan" in breach(Unpaid)
 
 
 def test_an_agent_that_acted_and_got_no_reward_got_0():
@@ -419,7 +428,7 @@ def test_a_parallel_agent_that_vanishes_is_named():
             return result
 
     assert breach(Vanishing) == (
-        "Vanishing: lane 0, seed 100, episode 0, step 1, agent 'x', action 1: "
+        "Vanishing: environment 0, seed 100, episode 0, step 1, agent 'x', action 1: "
         "left env.agents, expected it to be terminated or truncated with that step"
     )
 

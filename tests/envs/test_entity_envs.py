@@ -138,7 +138,7 @@ class Broken(Flock):
 
 def test_a_number_of_an_entity_that_is_not_finite_stops_the_run_with_its_place():
     env = make_env(Broken, {}, (), 2, "serial", max_entities=7)
-    with pytest.raises(EnvError, match=r"lane \d.*birds: non-finite observation nan"):
+    with pytest.raises(EnvError, match=r"environment \d.*birds: non-finite observation nan"):
         played(env)
 
 

@@ -278,7 +278,7 @@ def test_a_same_step_truncation_without_its_last_observation_is_an_error():
 
     env = made(lambda num_envs: Mute([lambda: Counting(truncate_at=1)] * 2, autoreset_mode=AutoresetMode.SAME_STEP))
     env.reset(seeds)
-    with pytest.raises(EnvError, match="lane 0, episode 1, vector step 1: was truncated .* no 'final_obs'"):
+    with pytest.raises(EnvError, match="environment 0, episode 1, vector step 1: was truncated .* no 'final_obs'"):
         env.step([np.zeros(2, int)])
 
 
@@ -292,9 +292,9 @@ def test_what_is_not_finite_is_an_error_that_names_lane_and_step():
     env = made(lambda num_envs: SyncVectorEnv([Counting, Broken]))
     env.reset(seeds)
     env.step([np.zeros(2, int)])
-    with pytest.raises(EnvError, match="lane 1, episode 0, vector step 2: obs: non-finite observation"):
+    with pytest.raises(EnvError, match="environment 1, episode 0, vector step 2: obs: non-finite observation"):
         env.step([np.zeros(2, int)])
-    with pytest.raises(EnvError, match="lane 1, episode 0, vector step 3: non-finite reward inf"):
+    with pytest.raises(EnvError, match="environment 1, episode 0, vector step 3: non-finite reward inf"):
         env.step([np.zeros(2, int)])
 
 

@@ -172,7 +172,9 @@ def test_helpers_that_were_measured_and_cannot_play_leave_it_to_this_process(els
     with trainer(AtHome, config={"elsewhere": elsewhere}) as made:
         assert isinstance(made.env, SerialEnv) and made.config.sampling.env_processes == 0
         (note,) = [note for note in made._notes if "helper" in note]
-        assert note.startswith("AtHome: 4 lanes of 1000 us a step: 1 helper process beside this one, but it cannot be")
+        assert note.startswith(
+            "AtHome: 4 environments of 1000 us a step: 1 helper process beside this one, but it cannot be"
+        )
         assert why in note and "'my_module:MyEnv-v0'" in note and "\n" not in note
         made.train({"iterations": 1})
 

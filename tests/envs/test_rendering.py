@@ -69,7 +69,7 @@ def test_floats_of_vector_environments_and_of_own_classes_are_converted(monkeypa
     monkeypatch.setattr(type(theirs), "render", lambda self, lane: drawn_as("float channels first"))
     assert drawn(theirs, 1)[1, 1].tolist() == RED
     monkeypatch.setattr(type(theirs), "render", lambda self, lane: 1 / 0)
-    with pytest.raises(EnvError, match=r"lane 1: render\(\) raised ZeroDivisionError"):
+    with pytest.raises(EnvError, match=r"environment 1: render\(\) raised ZeroDivisionError"):
         drawn(theirs, 1)
 
 
@@ -99,7 +99,7 @@ def test_what_is_no_image_is_refused_by_its_form(form, told):
 def test_an_error_while_drawing_is_told_with_its_cause():
     with Trainer(Bad, "ppo", num_envs=1, config={"env.config.what": "raises"}) as trainer:
         with pytest.raises(
-            EnvError, match=r"Bad: lane 0, .*: render\(\) raised ZeroDivisionError: nothing to"
+            EnvError, match=r"Bad: environment 0, .*: render\(\) raised ZeroDivisionError: nothing to"
         ) as caught:
             trainer.record("never.png")
         assert isinstance(caught.value.__cause__, ZeroDivisionError)

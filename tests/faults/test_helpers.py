@@ -134,7 +134,7 @@ def test_a_lane_that_loses_every_episode_with_its_helper_ends_the_run():
     def kill_the_first(step, processes):
         os.kill(processes[0].pid, signal.SIGKILL)
 
-    with pytest.raises(EnvError, match=r"that was the 10th episode of lane \d in a row that had to be given up"):
+    with pytest.raises(EnvError, match=r"that was the 10th episode of environment \d in a row that had to be given up"):
         trained(Drifting, kill_the_first, 20, **{"env.on_error": "restart"})
 
 
@@ -160,8 +160,8 @@ def test_a_helper_that_hangs_is_ended_named_and_replaced(how, tmp_path):
         found = rewards(env, 8)
     env.close()
     text = str(warned[0].message)
-    assert "of lanes 3 to 5 was ended because a step took longer than sampling.step_timeout_seconds = 1" in text
-    assert "lane 5 in step 3 of episode 0, seed 5000" in text
+    assert "of environments 3 to 5 was ended because a step took longer than sampling.step_timeout_seconds = 1" in text
+    assert "environment 5 in step 3 of episode 0, seed 5000" in text
     assert found == rewards(make_env(Hanging, {"how": "not", "mark": mark}, (), LANES, "serial"), 8)
 
 

@@ -73,7 +73,7 @@ def test_of_many_trials_the_rest_is_counted():
 
 
 def test_a_failure_is_one_line_that_says_where_its_traceback_is():
-    failed = trial(7, 0.1, [1.0], "ERROR", error="ValueError: the observation\nof lane 3 is not finite " * 5)
+    failed = trial(7, 0.1, [1.0], "ERROR", error="ValueError: the observation\nof environment 3 is not finite " * 5)
     shown = lines([failed, trial(1, 0.2, [2.0])], width=110)
     (line,) = [line for line in shown if "ValueError" in line]
     assert "runs/lr/trials/00007/error.txt" in line

@@ -389,7 +389,7 @@ def test_where_time_goes_is_told_by_part():
         ("callbacks follow its episodes", PPO, {"callbacks": [Told()]}),
         ("its agents are shown in groups or teams", POCAConfig(fragment_length=8, model={"hidden": (16,)}), {}),
         (
-            "sampling.inference_batch_envs = 2 makes lanes decide in groups",
+            "sampling.inference_batch_envs = 2 makes environments decide in groups",
             PPO,
             {"sampling": {"inference_batch_envs": 2}},
         ),
@@ -455,7 +455,7 @@ def test_what_an_environment_does_wrong_is_told_in_the_same_words(mistake):
             said.append(str(caught.value))
     assert said[0] == said[1]
     if mistake in ("obs", "reward", "final_obs"):
-        assert said[0].startswith("Broken: lane 1, vector step 5: ")
+        assert said[0].startswith("Broken: environment 1, vector step 5: ")
         assert "non-finite" in said[0]
 
 

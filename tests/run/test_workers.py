@@ -339,7 +339,7 @@ def test_an_error_of_the_environment_is_that_of_one_worker():
         with trainer_of(Blocks, PPO, workers, sampling=sampling, env_config={"fail": 5}) as trainer:
             with pytest.raises(EnvError) as raised:
                 trainer.train_iteration()
-        found.append((type(raised.value), str(raised.value).replace("lane 3", "lane 0")))
+        found.append((type(raised.value), str(raised.value).replace("environment 3", "environment 0")))
     assert found[0] == found[1]
     assert "the gears have stuck" in found[0][1]
 

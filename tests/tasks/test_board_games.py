@@ -86,7 +86,7 @@ def test_a_move_that_is_not_allowed_is_refused_with_the_mask():
     env = TicTacToe(2)
     env.reset(plan)
     env.step([np.array([0, 3])])
-    told = rf"TicTacToe, batched: lane 1, seed {plan(1, 0)}, episode 0, step 1: action 3 of o is not allowed"
+    told = rf"TicTacToe, batched: environment 1, seed {plan(1, 0)}, episode 0, step 1: action 3 of o is not allowed"
     with pytest.raises(EnvError, match=rf"{told}; allowed are 0, 1, 2, 4, 5, 6, 7, 8 \(action_mask 111011111\)"):
         env.step([np.array([1, 3])])
     four = ConnectFour(1)

@@ -157,7 +157,7 @@ def test_a_move_that_the_mask_forbids_is_refused(name):
     mask = env.reset(seeds).rows[0].obs[MASK]
     actions = mask.argmax(axis=1)
     actions[1] = (~mask[1]).argmax()
-    with pytest.raises(EnvError, match=rf"lane 1, .* action {actions[1]} of agent is not allowed; allowed are"):
+    with pytest.raises(EnvError, match=rf"environment 1, .* action {actions[1]} of agent is not allowed; allowed are"):
         env.step([actions])
 
 

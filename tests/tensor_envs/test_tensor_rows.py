@@ -362,7 +362,10 @@ MISTAKES = [
     (lambda: rows_of(Spaces, what="text"), "EnvError: Spaces: action space Text( ... use Discrete"),
     (lambda: rows_of(Unreset).reset(plan), "EnvError: what reset() returned is None, expected a tensor (3, 3) of"),
     (lambda: rows_of(Partly).reset(plan), "EnvError: what reset() returned: inside/bytes: missing from the"),
-    (lambda: rows_of(Outside).reset(plan), "EnvError: lane 1, vector step 0: place: category 9 is outside the space"),
+    (
+        lambda: rows_of(Outside).reset(plan),
+        "EnvError: environment 1, vector step 0: place: category 9 is outside the space",
+    ),
     (
         lambda: rows_of(Everything)._contract.obs(None, "obs"),
         "EnvError: Everything: obs is None, expected tensors by central, flags, inside/bytes, ins",

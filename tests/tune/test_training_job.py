@@ -248,7 +248,7 @@ def test_what_an_environment_raises_is_told_from_its_own_line_and_where(here, tm
     event = event if isinstance(event, Failed) else step(workers, known=1)
     assert 'raise RuntimeError("slipped")' in event.traceback
     assert event.traceback.splitlines()[1].endswith("in step")
-    assert "lane" in event.problem
+    assert "environment 0" in event.problem
     assert "\n" not in event.problem
 
 

@@ -124,12 +124,12 @@ def test_of_an_environments_error_its_own_traceback_is_told_and_where_it_was():
         try:
             theirs()
         except ZeroDivisionError as error:
-            raise EnvError("lane 3,\n episode 2") from error
+            raise EnvError("environment 3,\n episode 2") from error
     except EnvError as error:
         event = failure_of("7", error)
-    assert event.problem == "lane 3, episode 2"
+    assert event.problem == "environment 3, episode 2"
     assert 'raise ZeroDivisionError("division by nothing")' in event.traceback
-    assert event.traceback.endswith("lane 3,\n episode 2\n")
+    assert event.traceback.endswith("environment 3,\n episode 2\n")
 
 
 def test_an_error_of_ours_that_met_no_other_code_needs_no_traceback(tmp_path):

@@ -145,7 +145,7 @@ def choose(factory: Callable[[], Any], num_lanes: int, name: str, only_here: str
                 scales = _scales(one, other)
         except EnvError as error:  # the run will meet it and report more, or tolerate it
             return _measured("serial", 0, f"{name}: measuring stopped, because it failed ({error}): {instead}")
-    measured = f"{name}: {num_lanes} lanes of {cost * 1e6:.0f} us a step"
+    measured = f"{name}: {num_lanes} environments of {cost * 1e6:.0f} us a step"
     one_or_more = ("thread", "helper process") if helpers == 1 else ("threads", "helper processes")
     threads, processes = (f"{helpers} {what} beside this one" for what in one_or_more)
     if scales:

@@ -224,7 +224,7 @@ class TensorRows(VectorBase):
             problem: The fault.
             back: Vector steps since then.
         """
-        return EnvError(f"{self.name}: lane {lane}, vector step {self._clock - back}: {problem}")
+        return EnvError(f"{self.name}: environment {lane}, vector step {self._clock - back}: {problem}")
 
     def _located(self, error: Exception) -> EnvError:
         return EnvError(f"{self.name}: vector step {self._clock}: raised {described(error)}")

@@ -214,7 +214,7 @@ class BaseEnvCopy:
             raise self._raised(method, error) from error
 
     def _raised(self, method: str, error: Exception) -> EnvError:
-        return EnvError(f"{self.name}: copy {self.lane}: {method}() raised {described(error)}")
+        return EnvError(f"{self.name}: environment {self.lane}: {method}() raised {described(error)}")
 
     def _arrival(self) -> StepMessage | None:
         """Converts the steps of agents to a message; None if there are none."""
@@ -229,7 +229,7 @@ class BaseEnvCopy:
                 decisions, terminals = self.env.get_steps(behavior)
                 asks, gone = asking_of(layout, decisions), ended_of(layout, terminals)
             except SpaceError as error:
-                raise EnvError(f"{self.name}: copy {self.lane}, behaviour {behavior}: {error}") from error
+                raise EnvError(f"{self.name}: environment {self.lane}, behaviour {behavior}: {error}") from error
             except Exception as error:
                 raise self._raised("get_steps", error) from error
             if asks is not None:
@@ -352,7 +352,7 @@ class BaseEnvCopies:
         known = self._known.setdefault(behavior, CopyBehavior(layout.obs, layout.action, sensors=layout.sensor_names))
         if known.obs != layout.obs or known.action != layout.action:
             raise EnvError(
-                f"{self.name}: copy {lane}, behaviour {behavior}: sees {layout.obs.space} and does "
+                f"{self.name}: environment {lane}, behaviour {behavior}: sees {layout.obs.space} and does "
                 f"{layout.action.space}; in another copy it sees {known.obs.space} and does {known.action.space}"
             )
 
@@ -460,7 +460,7 @@ def _made(make: Any, config: Mapping[str, Any], lane: int, name: str) -> Any:
     except EnvError:
         raise
     except Exception as error:
-        raise EnvError(f"{name}: copy {lane}: making it raised {described(error)}") from error
+        raise EnvError(f"{name}: environment {lane}: making it raised {described(error)}") from error
     if not is_base_env(env):
         raise EnvError(
             f"{name}: makes {type(env).__name__}, expected an environment of ML-Agents' low-level API: "

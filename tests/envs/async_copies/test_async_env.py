@@ -208,7 +208,7 @@ def test_a_group_that_nobody_heard_of_takes_the_place_of_one_whose_members_are_g
 def test_numbers_that_are_none_are_refused_with_copy_and_behaviour(what):
     seen, reward = ([np.nan], [0.0]) if what == "obs" else ([1.0], [np.inf])
     _, env = played([[StepMessage(1, {"A": asking([1], seen, reward)})]], num_lanes=2)
-    with pytest.raises(EnvError, match="scripted: copy 1, episode 0, behaviour A: .*non-finite"):
+    with pytest.raises(EnvError, match="scripted: environment 1, episode 0, behaviour A: .*non-finite"):
         env.step([np.zeros(0, int)])
 
 

@@ -46,7 +46,7 @@ def played(name, steps=6):
     [
         ("NO_LEAVES", "describe: 0 leaves, expected 1 to 16"),
         ("MANY_FIELDS", "describe: 42 fields, expected 1 to 32"),
-        ("EMPTY_FIELD", "describe: field 'place' has 0 elements for a lane"),
+        ("EMPTY_FIELD", "describe: field 'place' has 0 elements for an environment"),
         ("ODD_FIELD", "describe: field 'place' is of type 17, which does not exist"),
         ("TWICE", "describe: two fields have one name: place, place"),
         ("BOX_UPSIDE_DOWN", "describe: leaf 'far': low is not at most high: [200.0, 200.0], [100.0, 100.0]"),
@@ -67,10 +67,10 @@ def test_a_description_of_what_cannot_be_is_refused(name, said):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("FIRST_NAN", "lane 0, seed 0, episode 0, step 0: reset: observation far, element 1, of agent: nan, expected a "
-         "finite number"),
-        ("NAN_SEEN", "lane 0, seed 0, episode 0, step 3: step: observation far, element 1, of agent: nan, expected a "
-         "finite number"),
+        ("FIRST_NAN", "environment 0, seed 0, episode 0, step 0: reset: observation far, element 1, of agent: nan, "
+         "expected a finite number"),
+        ("NAN_SEEN", "environment 0, seed 0, episode 0, step 3: step: observation far, element 1, of agent: nan, "
+         "expected a finite number"),
         ("INFINITE_REWARD", "step 3: step: the reward of agent is inf, expected a finite number"),
         ("CATEGORY_BEYOND", "step 3: step: observation tile, element 0, of agent: category 6, expected 0 to 5"),
         ("FLAG_OF_TWO", "step 3: step: observation lamps, element 1, of agent: flag 2, expected 0 or 1"),
@@ -80,7 +80,7 @@ def test_a_description_of_what_cannot_be_is_refused(name, said):
 )  # fmt: skip
 def test_what_a_step_may_not_show_is_refused_with_file_lane_seed_episode_and_step(name, said):
     text = message(played, name)
-    assert text.startswith(f"{SMALL}: small, in C: lane 0, seed 0, episode 0, step ") and said in text
+    assert text.startswith(f"{SMALL}: small, in C: environment 0, seed 0, episode 0, step ") and said in text
 
 
 @needs_compiler

@@ -202,8 +202,8 @@ def test_an_action_that_the_mask_forbids_is_named():
     env.reset(plan)
     for _ in range(4):
         env.step([np.array([[2, 0]])])
-    with pytest.raises(EnvError, match=r"race, in C: lane 0, seed 13, episode 0, step 4: action 2 of \w+ \(element 0\) "
-                                       r"is not allowed by its action_mask"):  # fmt: skip
+    with pytest.raises(EnvError, match=r"race, in C: environment 0, seed 13, episode 0, step 4: action 2 of \w+ "
+                                       r"\(element 0\) is not allowed by its action_mask"):  # fmt: skip
         env.step([np.array([[2, 0]])])
 
 

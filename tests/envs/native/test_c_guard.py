@@ -65,8 +65,8 @@ def ended(folder, fault, script, step=70, **values):
 
 def line(fault, step):
     return (
-        rf"^error: small, in C \(.*faulty\.c\): lane 2, step {step} of its episode: step\(\) ended the process by "
-        rf"{fault}; rookery envs check says in which line$"
+        rf"^error: small, in C \(.*faulty\.c\): environment 2, step {step} of its episode: step\(\) ended the process "
+        rf"by {fault}; rookery envs check says in which line$"
     )
 
 

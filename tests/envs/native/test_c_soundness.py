@@ -49,7 +49,7 @@ def test_a_sound_environment_has_no_errors():
             "small.c: writes behind the field 'place'",
         ]),
         slow("FORGETFUL", [
-            "differs where lanes are stepped in two calls and in one",
+            "differs between one call and two",
             "differs in another process with the same seeds and actions",
             "differs where a saved state is resumed in another process",
         ]),

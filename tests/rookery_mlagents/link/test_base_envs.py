@@ -185,8 +185,8 @@ def played(kind, num_lanes):
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        (Broken, "Broken: copy [01]: step\\(\\) raised RuntimeError: the physics exploded"),
-        (OtherShape, "copy [01], behaviour Walker: sensor 'place': shape \\(2, 2\\), expected \\(2, 1\\)"),
+        (Broken, "Broken: environment [01]: step\\(\\) raised RuntimeError: the physics exploded"),
+        (OtherShape, "environment [01], behaviour Walker: sensor 'place': shape \\(2, 2\\), expected \\(2, 1\\)"),
         (NoActions, "behaviour Walker: behaviour 'Walker' has no actions"),
     ],
 )

@@ -197,7 +197,7 @@ class BatchedEnv(VectorBase, ABC):
     def _where(self, lane: int) -> str:
         """Returns the first part of a message about a lane: its episode and step."""
         episode, step = int(self.episode[lane]), self._timestep(lane)
-        return f"{self.name}: lane {lane}, seed {self._seed(lane)}, episode {episode}, step {step}"
+        return f"{self.name}: environment {lane}, seed {self._seed(lane)}, episode {episode}, step {step}"
 
 
 def check_least(owner: str, least: int, **settings: Any) -> None:

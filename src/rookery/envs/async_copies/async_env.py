@@ -397,7 +397,9 @@ class AsyncCopiesEnv(VectorBase):
 
     def _breach(self, lane: int, number: int, problem: str) -> EnvError:
         behavior = " and ".join(name for name, at in self._numbers.items() if at == number)
-        return EnvError(f"{self.name}: copy {lane}, episode {self.episode[lane]}, behaviour {behavior}: {problem}")
+        return EnvError(
+            f"{self.name}: environment {lane}, episode {self.episode[lane]}, behaviour {behavior}: {problem}"
+        )
 
     # -- state -----------------------------------------------------------------------------------------------------
 

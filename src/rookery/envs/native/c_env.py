@@ -265,7 +265,7 @@ class CEnv(BatchedEnv):
     def _refuse_actions(self, given: np.ndarray, expected: tuple[int, ...]) -> NoReturn:
         """Raises an error about actions of the wrong form."""
         sort = "numbers" if self._is_box else "integers"
-        who = "for the agents that must act" if self._waits else "one for each agent of each lane"
+        who = "for the agents that must act" if self._waits else "one for each agent of each environment"
         raise EnvError(
             f"{self.name}: actions of shape {given.shape} and type {given.dtype}; expected {expected} {sort}, {who}"
         )
@@ -422,7 +422,7 @@ class CEnv(BatchedEnv):
     def _where(self, lane: int, after: bool = False) -> str:
         """Returns the first part of a message about a lane, between two steps or during an uncounted one."""
         episode, step = int(self.episode[lane]), self._timestep(lane) + after
-        return f"{self.name}: lane {lane}, seed {self._seed(lane)}, episode {episode}, step {step}"
+        return f"{self.name}: environment {lane}, seed {self._seed(lane)}, episode {episode}, step {step}"
 
     # --- state --------------------------------------------------------------------------------------------------------
 

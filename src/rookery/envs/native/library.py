@@ -318,7 +318,7 @@ class CLibrary:
             raise EnvError(f"{self.source}: describe: field {name!r} is of type {entry.type}, which does not exist")
         dtype, words = np.dtype(FIELD_TYPES[entry.type]), RANDOM_WORDS if entry.type == RANDOM else 1
         if not 1 <= entry.count <= MOST_BYTES // (dtype.itemsize * words):
-            raise EnvError(f"{self.source}: describe: field {name!r} has {entry.count} elements for a lane")
+            raise EnvError(f"{self.source}: describe: field {name!r} has {entry.count} elements for an environment")
         return CField(name, dtype, entry.count * words)
 
     def _parts(self, entry: LayoutEntry, action: spaces.Space[Any]) -> dict[str, spaces.Space[Any]]:

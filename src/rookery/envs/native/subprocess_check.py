@@ -103,7 +103,7 @@ def play(request: Play) -> Played:
                 found.append(digest)
                 left -= 1
         except EnvError as error:
-            breaches.setdefault(re.sub(r"lane.*?step \d+: |[\d.]+", "", str(error)), str(error))
+            breaches.setdefault(re.sub(r"environment \d.*?step \d+: |[\d.]+", "", str(error)), str(error))
             left -= 1
     return Played(found, list(breaches.values()))
 

@@ -257,7 +257,7 @@ class ForeignEnv(VectorBase):
         try:
             tree, _ = self.kinds[0].obs.read(obs, masks)
         except SpaceError as error:
-            raise EnvError(f"{self.name}: {error}, in the observations of all lanes") from error
+            raise EnvError(f"{self.name}: {error}, in the observations of all environments") from error
         if self.kinds[0].obs.has_mask:
             tree[MASK][~self._rows.waiting] = True  # after the end often no action is allowed, and no policy acts on it
         return tree
@@ -271,7 +271,9 @@ class ForeignEnv(VectorBase):
             rows.final_index, rows.final_obs = np.zeros(0, dtype=np.int64), self.kinds[0].obs.allocate(0)
 
     def _breach(self, lane: int, problem: str) -> EnvError:
-        return EnvError(f"{self.name}: lane {lane}, episode {self.episode[lane]}, vector step {self._clock}: {problem}")
+        return EnvError(
+            f"{self.name}: environment {lane}, episode {self.episode[lane]}, vector step {self._clock}: {problem}"
+        )
 
     def _located(self, error: Exception) -> EnvError:
         return EnvError(f"{self.name}: vector step {self._clock}: raised {described(error)}")

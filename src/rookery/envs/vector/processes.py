@@ -293,7 +293,7 @@ class ProcessHelper:
         return HelperLost(f"{self._who()} {how}")
 
     def _who(self) -> str:
-        return f"the helper process {self._process.pid} of lanes {self.lanes.start} to {self.lanes[-1]}"
+        return f"the helper process {self._process.pid} of environments {self.lanes.start} to {self.lanes[-1]}"
 
     def replace(self) -> None:
         """Starts a new process, which begins to build its environments."""

@@ -67,7 +67,7 @@ def drawn(env: VectorEnv | VectorBase, lane: int) -> np.ndarray | None:
         raise
     except Exception as error:
         problem = error.problem if isinstance(error, Breach) else f"render() raised {described(error)}"
-        raise EnvError(f"{env.name}: lane {lane}: {problem}") from cause_of(error)
+        raise EnvError(f"{env.name}: environment {lane}: {problem}") from cause_of(error)
 
 
 def keep_last(env: VectorBase, lane: int) -> None:

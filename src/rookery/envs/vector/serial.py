@@ -567,7 +567,8 @@ class SerialEnv(VectorBase):
         """Returns the error to raise for `error` in a lane: the event, the agent, the place."""
         step = self._clock - self._began[lane]
         episode = max(int(self.episode[lane]), 0)
-        where = f"{self.name}: lane {self._first_lane + lane}, seed {self._seeds[lane]}, episode {episode}, step {step}"
+        where = f"{self.name}: environment {self._first_lane + lane}, seed {self._seeds[lane]}"
+        where += f", episode {episode}, step {step}"
         if step and self._actions is None:
             where += ", when its episode was resumed"
         else:
@@ -581,7 +582,7 @@ class SerialEnv(VectorBase):
         if isinstance(error, Breach):
             return EnvError(f"{where}: {error.problem}")
         often = self._in_a_row[lane]
-        so_far = f"; {often} episodes of this lane in a row" if often >= BROKEN_IN_A_ROW else ""
+        so_far = f"; {often} episodes of this environment in a row" if often >= BROKEN_IN_A_ROW else ""
         return EnvError(f"{where}: raised {described(error)}{so_far}")
 
     def layout_now(self) -> Layout:

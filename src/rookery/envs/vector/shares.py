@@ -447,7 +447,7 @@ class SharesEnv(VectorBase):
             lane = lanes[int(mine.argmax())]
             place = ordinal(GIVEN_UP_IN_A_ROW)
             raise EnvError(
-                f"{about}; that was the {place} episode of lane {lane} in a row that had to be given up"
+                f"{about}; that was the {place} episode of environment {lane} in a row that had to be given up"
             ) from loss
 
     def _whereabouts(self, lanes: range) -> str:
@@ -456,7 +456,7 @@ class SharesEnv(VectorBase):
             return "no episode had begun"
         clock = self._clock + self._stepping
         shown = [
-            f"lane {lane} in step {clock - self._began[lane]} of episode {self._number[lane]}, "
+            f"environment {lane} in step {clock - self._began[lane]} of episode {self._number[lane]}, "
             f"seed {self._plan(lane, int(self._number[lane]))}"
             for lane in lanes[:NAMED_LANES]
         ]

@@ -49,7 +49,7 @@ class DeviceLoop:
         if not isinstance(mine.store, DeviceStore):
             return f"policy {mine.name!r} is not recorded"
         if mine.group is not None:
-            return f"sampling.inference_batch_envs = {mine.group} makes lanes decide in groups"
+            return f"sampling.inference_batch_envs = {mine.group} makes environments decide in groups"
         there = device_of(mine.policy)
         if there != self._env.device:
             return f"policy {mine.name!r} is on {there} and the environment on {self._env.device}"

@@ -181,10 +181,10 @@ static void report(int number, siginfo_t *about, void *context) {
         int64_t lane = here.lane < 0 ? lane_that_ends() : here.lane;
         here.env = NULL; /* reported once */
         if (lane < 0)
-            snprintf(where, sizeof where, "lanes %lld to %lld", (long long)here.first,
+            snprintf(where, sizeof where, "environments %lld to %lld", (long long)here.first,
                      (long long)(here.first + here.count - 1));
         else
-            snprintf(where, sizeof where, "lane %lld, step %lld of its episode", (long long)lane,
+            snprintf(where, sizeof where, "environment %lld, step %lld of its episode", (long long)lane,
                      (long long)(here.is_reset ? 0 : env->made[env->share[lane]] - env->began[lane] + 1));
         int size = snprintf(text, sizeof text, "error: %s: %s: %s() ended the process by %s; rookery envs check says in "
                             "which line\n", env->name, where, here.is_reset ? "reset" : "step", NAMES[which]);
