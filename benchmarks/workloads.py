@@ -49,6 +49,9 @@ CARTPOLE = PPO("CartPole-v1")
 ARENA = PPO("MultiAgentArena", 40, 100, 128, 30, lr=3e-4, hidden=(256, 256))
 """RLlib's usual settings: 4,000 env steps an iteration (8,000 decisions), 30 epochs of minibatches of 128."""
 
+SPREAD = PPO("mpe2.simple_spread_v3", 8, 100, 480, 4, lr=3e-4, gamma=0.95)
+"""Three agents of one policy; a gradient step has 160 env steps, of all three agents."""
+
 MATCHED = {
     "cartpole-matched": CARTPOLE,
     "cartpole-64": replace(CARTPOLE, num_envs=64),
@@ -57,6 +60,9 @@ MATCHED = {
     "halfcheetah": PPO("HalfCheetah-v5", lr=3e-4),
     "pong": PPO("ALE/Pong-v5", clip=0.1, entropy_coef=0.01),
     "synthetic": PPO("Busy", 32, 128, 2048),
+    "connect-four": PPO("pettingzoo.classic.connect_four_v3"),
+    "spread-ippo": SPREAD,
+    "spread-mappo": SPREAD,
     "memory": PPO("StatelessCartPole", epochs=10, lr=3e-4, hidden=(64,), lstm=64),
 }
 """Settings that all libraries share; `synthetic` has no peer that learns."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rookery.envs.adapters.dict_env import space_of
@@ -42,9 +42,9 @@ class _PettingZooLane(Lane):
             known = ", ".join(map(str, self.agents)) or "none"
             raise Breach(f"no spaces are known for this agent (possible_agents: {known})", agent) from error
 
-    def _check_vanished(self, ended: set[Agent]) -> None:
+    def _check_vanished(self, ended: set[Agent], agents: Sequence[Agent]) -> None:
         for agent in self._alive:
-            if agent not in ended and agent not in self.env.agents:
+            if agent not in ended and agent not in agents:
                 problem = "left env.agents, expected it to be terminated or truncated with that step"
                 self.report(Breach(problem, agent))
 
@@ -73,7 +73,7 @@ class ParallelLane(_PettingZooLane):
         terminated = agents_with_flag(self._alive, terminations, "terminations")
         truncated = agents_with_flag(self._alive, truncations, "truncations")
         left = {*terminated, *truncated}
-        self._check_vanished(left)
+        self._check_vanished(left, self.env.agents)
         if self._kept or any(terminations.values()) or any(truncations.values()):
             self._alive = self._still_playing(left, obs, terminations, truncations)
         else:  # most steps end nothing
@@ -113,7 +113,8 @@ class AECLane(_PettingZooLane):
         """Starts an episode."""
         self._group_rewards: Mapping[Agent, Any] = {}
         self.begin(seed, parameters)
-        self._alive = list(self.env.agents)
+        self._inner = behind_own_wrappers(self.env)
+        self._alive = list(self._inner.agents)
         return self._on_turn({})
 
     def argument(self, actions: dict[Agent, Any]) -> Any:
@@ -127,15 +128,16 @@ class AECLane(_PettingZooLane):
         Raises:
             Breach: If an agent vanished without an end, or an ended one cannot be stepped out.
         """
-        env = self.env
+        env, rewards = self._inner, self._inner.rewards
         self._group_rewards = rewards_of_groups(env.infos)
         # some environments never clear `rewards`; an agent that ended earlier must not be rewarded again
-        reward = {agent: env.rewards[agent] for agent in self._alive if agent in env.rewards}
+        reward = {agent: rewards[agent] for agent in self._alive if agent in rewards}
         terminated = agents_with_flag(self._alive, env.terminations, "terminations")
         truncated = agents_with_flag(self._alive, env.truncations, "truncations")
         left = {*terminated, *truncated}
-        self._check_vanished(left)
-        final = {agent: env.observe(agent) for agent in truncated if agent not in terminated and agent in env.agents}
+        self._check_vanished(left, env.agents)
+        lasting = [agent for agent in truncated if agent not in terminated and agent in env.agents]
+        final = {agent: self.env.observe(agent) for agent in lasting}
         masks = info_masks({agent: env.infos.get(agent) for agent in final})
         for _ in range(len(env.agents)):
             if not env.agents:
@@ -143,10 +145,11 @@ class AECLane(_PettingZooLane):
             agent = env.agent_selection
             if not (env.terminations.get(agent) or env.truncations.get(agent)):
                 break
-            env.step(None)
+            self.env.step(None)
             if agent in env.agents:
                 raise Breach("step(None) left the ended agent in env.agents, expected it to be removed", agent)
-        self._alive = [a for a in env.agents if not (env.terminations.get(a) or env.truncations.get(a))]
+        terminations, truncations = env.terminations, env.truncations
+        self._alive = [a for a in env.agents if not (terminations.get(a) or truncations.get(a))]
         shown = self._on_turn(masks)
         shown.reward, shown.terminated, shown.truncated, shown.final = reward, terminated, truncated, final
         return shown
@@ -156,14 +159,23 @@ class AECLane(_PettingZooLane):
         return self._group_rewards
 
     def _on_turn(self, masks: dict[Agent, Any]) -> LaneStep:
-        env = self.env
+        env, infos = self._inner, dict(self._inner.infos)
         if not self._alive:
-            return LaneStep({}, masks=masks, ended=True, infos=dict(env.infos))
+            return LaneStep({}, masks=masks, ended=True, infos=infos)
         agent = env.agent_selection
         if agent not in self._alive:
             raise Breach(f"env.agent_selection is {agent!r}, expected one of env.agents: {self._alive}", agent)
-        masks = masks | info_masks({agent: env.infos.get(agent)})
-        return LaneStep({agent: env.observe(agent)}, masks=masks, infos=dict(env.infos))
+        masks = masks | info_masks({agent: infos.get(agent)})
+        return LaneStep({agent: self.env.observe(agent)}, masks=masks, infos=infos)
+
+
+def behind_own_wrappers(env: Any) -> Any:
+    """Returns the environment that has the attributes of an AEC environment: `env` itself, or the one behind wrappers
+    of PettingZoo, which pass each read of an attribute on, from one to the next.
+    """
+    while type(env).__module__.startswith("pettingzoo.utils.wrappers.") and "env" in vars(env):
+        env = env.env
+    return env
 
 
 def is_parallel_style(env: Any) -> bool:
