@@ -20,7 +20,7 @@ from measure import Meter, seconds_since_start
 from workloads import BEST, MATCHED, OFF_POLICY, PPO, TARGETS
 
 from envs import NUM_AGENTS, Busy, Crowd, Single, loops_for
-from rookery import DQNConfig, MultiAgentArena, PPOConfig, SACConfig, TD3Config, Trainer, __version__
+from rookery import DQNConfig, MAPPOConfig, MultiAgentArena, PPOConfig, SACConfig, TD3Config, Trainer, __version__
 from rookery.envs.choice import random_rate
 from rookery.run.plan.speed import describe, measure_limits, measure_pace
 
@@ -33,7 +33,14 @@ LARGEST_BATCH = 16_384
 """There, fragments are shortened so that an iteration has no more decisions than this."""
 
 
-def trainer(settings: PPO, seed: int, env: Any = None, paths: dict[str, Any] | None = None, **more: Any) -> Trainer:
+def trainer(
+    settings: PPO,
+    seed: int,
+    env: Any = None,
+    paths: dict[str, Any] | None = None,
+    kind: type[PPOConfig] = PPOConfig,
+    **more: Any,
+) -> Trainer:
     """A trainer with the settings of a workload.
 
     Args:
@@ -41,9 +48,10 @@ def trainer(settings: PPO, seed: int, env: Any = None, paths: dict[str, Any] | N
         seed: Names all random numbers.
         env: The environment, if it is no name in `settings`.
         paths: Settings by path, over all others.
+        kind: Class of the algorithm's settings.
         more: Arguments of `Trainer`.
     """
-    algorithm = PPOConfig(
+    algorithm = kind(
         lr=settings.lr,
         gamma=settings.gamma,
         gae_lambda=settings.gae_lambda,
@@ -164,6 +172,16 @@ TRAININGS: dict[str, Make] = {
        for name in ("auto", "serial", "processes", "threads")},
     "pong/ours": pong,
     "pong/ours, 2 threads": partial(pong, threads=2),
+    "connect-four/batched": partial(
+        trainer, MATCHED["connect-four"], env="rookery.tasks:ConnectFour", self_play={"main": {}}
+    ),
+    "connect-four/pettingzoo": partial(
+        trainer, MATCHED["connect-four"], self_play={"main": {}},
+        paths=on("serial", **{"algorithm.model.cnn": "flat", "algorithm.model.cnn_features": 64,
+                              "algorithm.model.hidden": (64,)}),
+    ),
+    "spread-ippo/serial": partial(trainer, MATCHED["spread-ippo"], paths=on("serial")),
+    "spread-mappo/serial": partial(trainer, MATCHED["spread-mappo"], paths=on("serial"), kind=MAPPOConfig),
     "memory/serial": partial(trainer, MATCHED["memory"], paths=on("serial")),
     "memory/batched": partial(trainer, MATCHED["memory"], paths=on("batched")),
     "dqn/serial": partial(from_memory, "dqn"),

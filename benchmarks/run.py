@@ -40,6 +40,7 @@ PYTHONS = {
     "sbx": HERE / "peers" / ".venv-sbx" / "bin" / "python",
     "rllib": HERE / "peers" / ".venv-rllib" / "bin" / "python",
     "jax": HERE / "peers" / ".venv-jax" / "bin" / "python",
+    "benchmarl": HERE / "peers" / ".venv-benchmarl" / "bin" / "python",
 }
 SCRIPTS = {
     "rookery": "ours.py",
@@ -47,6 +48,7 @@ SCRIPTS = {
     "sb3": "peers/sb3_ppo.py",
     "rllib": "peers/rllib_ppo.py",
     "jax": "peers/jax_ppo.py",
+    "benchmarl": "peers/benchmarl_spread.py",
 }
 
 OFF_POLICY = "peers/sb3_off_policy.py"
@@ -175,6 +177,18 @@ WORKLOADS: dict[str, list[Entrant]] = {
         *threads("sb3", "sb3", "td3", "1", seconds=4.0, one_core=True, script=OFF_POLICY),
         Entrant("sbx", "sbx", "td3 --library sbx", 4.0, one_core=True, script=OFF_POLICY),
     ],
+    "connect-four": [
+        *ours("connect-four", "batched", "pettingzoo", one_core=True),
+        *threads("sb3", "sb3", "", "1", one_core=True, script="peers/sb3_connect_four.py"),
+    ],
+    **{
+        name: [
+            *ours(name, "serial", one_core=True),
+            *threads("benchmarl", "benchmarl", name, "1", one_core=True),
+            *(threads("rllib", "rllib", name, "1", rounds=2) if name == "spread-ippo" else ()),
+        ]
+        for name in ("spread-ippo", "spread-mappo")
+    },
     "crowd": ours("crowd", "together", "alone", seconds=0.5),
     "limits": ours(
         "limits",

@@ -1,9 +1,9 @@
 #!/bin/sh
-# benchmarks/peers/install.sh [sb3] [sbx] [rllib] [jax] [mlagents] [d3rlpy]: makes an environment for each peer (all, if none is named),
+# benchmarks/peers/install.sh [sb3] [sbx] [rllib] [jax] [mlagents] [d3rlpy] [benchmarl]: makes an environment for each peer (all, if none is named),
 # at the versions that are compared. PY chooses the interpreter; TORCH_INDEX is an index of CPU builds of torch, where needed.
 set -eu
 cd "$(dirname "$0")"
-[ $# -gt 0 ] || set -- sb3 sbx rllib jax mlagents d3rlpy
+[ $# -gt 0 ] || set -- sb3 sbx rllib jax mlagents d3rlpy benchmarl
 for peer; do
     list=$peer-requirements.txt
     venv=.venv-$peer
@@ -13,7 +13,11 @@ for peer; do
     if grep -q '^torch==' "$list"; then  # first and alone: with the exact pin, a CPU wheel outranks the CUDA one
         "$venv/bin/python" -m pip install -q --disable-pip-version-check -c "$list" ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} torch
     fi
-    [ "$peer" = mlagents ] && beyond="--no-deps --ignore-requires-python" || beyond=""  # it asks for Python 3.10
+    case $peer in
+        mlagents) beyond="--no-deps --ignore-requires-python" ;;  # it asks for Python 3.10
+        benchmarl) beyond="--no-deps" ;;  # torchvision, which is not used, asks for a later torch
+        *) beyond="" ;;
+    esac
     "$venv/bin/python" -m pip install -q --disable-pip-version-check $beyond -r "$list"
     cp "$list" "$venv/installed.txt"
 done

@@ -22,6 +22,7 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.connectors.env_to_module import FlattenObservations
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
+from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv
 from ray.tune import register_env
 from workloads import BEST, MATCHED, TARGETS
 from workloads import PPO as Settings
@@ -129,6 +130,24 @@ def arena(settings: Settings, seed: int, two: bool) -> PPOConfig:
     )
 
 
+def spread(settings: Settings, seed: int) -> PPOConfig:
+    """simple_spread with a runner in this process; a minibatch has rows of agents, as in Rookery."""
+    from mpe2 import simple_spread_v3
+
+    register_env("spread", lambda _: ParallelPettingZooEnv(simple_spread_v3.parallel_env()))
+    return (
+        common(settings, seed)
+        .environment("spread")
+        .env_runners(
+            num_env_runners=0,
+            num_envs_per_env_runner=settings.num_envs,
+            rollout_fragment_length=settings.fragment_length,
+        )
+        .training(lr=settings.lr, gamma=settings.gamma, lambda_=settings.gae_lambda, clip_param=settings.clip)
+        .multi_agent(policies={"shared"}, policy_mapping_fn=shared_policy)
+    )
+
+
 def flatten(env: Any = None, spaces: Any = None, device: Any = None) -> FlattenObservations:
     """Tiles as one-hot vectors, which the new stack does only when asked."""
     return FlattenObservations(multi_agent=True)
@@ -148,6 +167,8 @@ def configured(args: argparse.Namespace) -> PPOConfig:
     """The configuration of a workload."""
     if args.workload.startswith("arena"):
         return arena(MATCHED["arena-one"], args.seed, two=args.workload == "arena-two")
+    if args.workload == "spread-ippo":
+        return spread(MATCHED[args.workload], args.seed)
     if args.settings:
         return cartpole(BEST[args.settings], args.seed, "vector_entry_point")
     return cartpole(MATCHED[args.workload], args.seed, "sync")

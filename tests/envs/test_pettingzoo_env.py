@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from counting import NUMBER, TWO, Pair
 from gymnasium import spaces
+from mpe2 import simple_v3
+from pettingzoo.classic import tictactoe_v3
+from pettingzoo.utils.conversions import aec_to_parallel
+from pettingzoo.utils.wrappers import OrderEnforcingWrapper, TerminateIllegalWrapper
 
+from rookery.envs.adapters.pettingzoo_env import AECLane, ParallelLane
 from rookery.envs.check import check_env
 from rookery.envs.make import make_env
 
@@ -122,3 +127,36 @@ def test_a_parallel_env_may_have_its_spaces_as_attributes(form):
             action_space = spaces.Dict({"x": TWO, "y": TWO})
 
     assert waiting(Attributes, "serial", after="removed") == EXPECTED
+
+
+class Doubling(OrderEnforcingWrapper):
+    """Pays twice, which is no check."""
+
+    def __getattr__(self, name):
+        value = super().__getattr__(name)
+        return {agent: 2 * reward for agent, reward in value.items()} if name == "rewards" else value
+
+
+def test_wrappers_that_only_check_calls_are_passed_by_and_others_are_not():
+    wrapped = AECLane(tictactoe_v3.env())
+    assert isinstance(wrapped.inner, TerminateIllegalWrapper)
+    assert isinstance(wrapped.env, OrderEnforcingWrapper)
+    rewards = []
+    for make in (tictactoe_v3.raw_env, tictactoe_v3.env, lambda: Doubling(tictactoe_v3.raw_env())):
+        lane = AECLane(make())
+        shown, earned = lane.reset(seed=3), []
+        for action in (0, 3, 1, 4, 2):  # player 1 has a row
+            (agent,) = shown.obs
+            shown = lane.step({agent: action})
+            earned.append(dict(shown.reward))
+        rewards.append(earned)
+        assert shown.ended
+    plain, checked, doubled = rewards
+    assert plain == checked and plain[-1] == {"player_1": 1, "player_2": -1}
+    assert doubled[-1] == {"player_1": 2, "player_2": -2}
+
+
+def test_a_conversion_to_a_parallel_environment_loses_its_checks_alone():
+    plain = simple_v3.raw_env()
+    assert ParallelLane(aec_to_parallel(OrderEnforcingWrapper(plain))).env.aec_env is plain
+    assert isinstance(ParallelLane(aec_to_parallel(Doubling(plain))).env.aec_env, Doubling)

@@ -91,6 +91,7 @@ class Lane(ABC):
 
     Attributes:
         env: The environment itself.
+        inner: Environment whose `step` is called: `env`, or one behind wrappers that only check how it is called.
         agents: Announced agents, in the environment's order; others may appear.
         max_entities: Largest number of elements of a ``Sequence`` that agents observe; None: each space must define it.
         hook: Sets the parameters of the environment.
@@ -99,7 +100,7 @@ class Lane(ABC):
     """
 
     def __init__(self, env: Any, agents: Iterable[Agent]) -> None:
-        self.env = env
+        self.env = self.inner = env
         self.agents = tuple(agents)
         self.max_entities: int | None = None
         self.hook = ParameterHook()
@@ -119,11 +120,16 @@ class Lane(ABC):
         options: dict[str, Any] = {}
         if parameters:
             self.env, options = self.hook.give(self.env, parameters)
+            self.inner = self.without_checks(self.env)
         return self.env.reset(seed=seed, **options)
+
+    def without_checks(self, env: Any) -> Any:
+        """Returns the environment whose `step` is called in place of that of `env`."""
+        return env
 
     def step(self, actions: dict[Agent, Any]) -> LaneStep:
         """Steps once, with an action for each agent of the last `LaneStep.obs`; raises as `reset` does."""
-        shown = self.read(self.env.step(self.argument(actions)))
+        shown = self.read(self.inner.step(self.argument(actions)))
         if self.names_groups:
             shown.group_reward = self.group_rewards(shown)
         return shown

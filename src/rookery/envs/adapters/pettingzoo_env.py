@@ -20,6 +20,12 @@ from rookery.envs.adapters.lane import (
 )
 from rookery.envs.samplers import Value
 
+WRAPPERS = "pettingzoo.utils.wrappers."
+CHECKS = ("order_enforcing.OrderEnforcingWrapper", "assert_out_of_bounds.AssertOutOfBoundsWrapper")
+"""Wrappers of PettingZoo that check the order of calls and the range of actions, and pass every read of an attribute on
+from one to the next. Lanes call in order, and actions are in range.
+"""
+
 
 class _PettingZooLane(Lane):
     """Base class of both PettingZoo lanes."""
@@ -27,6 +33,7 @@ class _PettingZooLane(Lane):
     def __init__(self, env: Any) -> None:
         super().__init__(env, getattr(env, "possible_agents", ()))
         self._alive: list[Agent] = []
+        self.inner = self.without_checks(env)
 
     def spaces(self, agent: Agent) -> Spaces:
         """Returns observation and action space of an agent; raises a Breach if the environment does not know them.
@@ -55,6 +62,12 @@ class ParallelLane(_PettingZooLane):
     PettingZoo removes an agent that has ended from `env.agents`. If an environment keeps it there, that is not a
     return: such an agent acts again only after a step in which both its flags are false, which is a respawn.
     """
+
+    def without_checks(self, env: Any) -> Any:
+        """Returns the environment. If it is PettingZoo's conversion of an AEC environment, that one loses `CHECKS`."""
+        if class_name(env) == "pettingzoo.utils.conversions.aec_to_parallel_wrapper":
+            env.aec_env = behind(env.aec_env, CHECKS)
+        return env
 
     def reset(self, seed: int, parameters: Mapping[str, Value] | None = None) -> LaneStep:
         """Starts an episode; raises a Breach if `reset` does not return two dicts, or an agent has no observation."""
@@ -113,9 +126,13 @@ class AECLane(_PettingZooLane):
         """Starts an episode."""
         self._group_rewards: Mapping[Agent, Any] = {}
         self.begin(seed, parameters)
-        self._inner = behind_own_wrappers(self.env)
-        self._alive = list(self._inner.agents)
+        self._facts = behind(self.inner)
+        self._alive = list(self._facts.agents)
         return self._on_turn({})
+
+    def without_checks(self, env: Any) -> Any:
+        """Returns the environment behind `CHECKS`."""
+        return behind(env, CHECKS)
 
     def argument(self, actions: dict[Agent, Any]) -> Any:
         """Returns the action of the agent to act."""
@@ -128,7 +145,7 @@ class AECLane(_PettingZooLane):
         Raises:
             Breach: If an agent vanished without an end, or an ended one cannot be stepped out.
         """
-        env, rewards = self._inner, self._inner.rewards
+        env, rewards = self._facts, self._facts.rewards
         self._group_rewards = rewards_of_groups(env.infos)
         # some environments never clear `rewards`; an agent that ended earlier must not be rewarded again
         reward = {agent: rewards[agent] for agent in self._alive if agent in rewards}
@@ -137,7 +154,7 @@ class AECLane(_PettingZooLane):
         left = {*terminated, *truncated}
         self._check_vanished(left, env.agents)
         lasting = [agent for agent in truncated if agent not in terminated and agent in env.agents]
-        final = {agent: self.env.observe(agent) for agent in lasting}
+        final = {agent: self.inner.observe(agent) for agent in lasting}
         masks = info_masks({agent: env.infos.get(agent) for agent in final})
         for _ in range(len(env.agents)):
             if not env.agents:
@@ -145,7 +162,7 @@ class AECLane(_PettingZooLane):
             agent = env.agent_selection
             if not (env.terminations.get(agent) or env.truncations.get(agent)):
                 break
-            self.env.step(None)
+            self.inner.step(None)
             if agent in env.agents:
                 raise Breach("step(None) left the ended agent in env.agents, expected it to be removed", agent)
         terminations, truncations = env.terminations, env.truncations
@@ -159,23 +176,30 @@ class AECLane(_PettingZooLane):
         return self._group_rewards
 
     def _on_turn(self, masks: dict[Agent, Any]) -> LaneStep:
-        env, infos = self._inner, dict(self._inner.infos)
+        env, infos = self._facts, dict(self._facts.infos)
         if not self._alive:
             return LaneStep({}, masks=masks, ended=True, infos=infos)
         agent = env.agent_selection
         if agent not in self._alive:
             raise Breach(f"env.agent_selection is {agent!r}, expected one of env.agents: {self._alive}", agent)
         masks = masks | info_masks({agent: infos.get(agent)})
-        return LaneStep({agent: self.env.observe(agent)}, masks=masks, infos=infos)
+        return LaneStep({agent: self.inner.observe(agent)}, masks=masks, infos=infos)
 
 
-def behind_own_wrappers(env: Any) -> Any:
-    """Returns the environment that has the attributes of an AEC environment: `env` itself, or the one behind wrappers
-    of PettingZoo, which pass each read of an attribute on, from one to the next.
+def behind(env: Any, wrappers: Sequence[str] | None = None) -> Any:
+    """Returns the environment behind wrappers of PettingZoo: those of `wrappers`, or all, as they leave attributes as
+    they are. Wrappers of other modules are kept.
     """
-    while type(env).__module__.startswith("pettingzoo.utils.wrappers.") and "env" in vars(env):
+    while class_name(env).startswith(WRAPPERS) and "env" in vars(env):
+        if wrappers is not None and class_name(env).removeprefix(WRAPPERS) not in wrappers:
+            break
         env = env.env
     return env
+
+
+def class_name(env: Any) -> str:
+    """Returns the name of the class of an environment, with its module."""
+    return f"{type(env).__module__}.{type(env).__qualname__}"
 
 
 def is_parallel_style(env: Any) -> bool:
