@@ -180,8 +180,9 @@ TRAININGS: dict[str, Make] = {
         paths=on("serial", **{"algorithm.model.cnn": "flat", "algorithm.model.cnn_features": 64,
                               "algorithm.model.hidden": (64,)}),
     ),
-    "spread-ippo/serial": partial(trainer, MATCHED["spread-ippo"], paths=on("serial")),
-    "spread-mappo/serial": partial(trainer, MATCHED["spread-mappo"], paths=on("serial"), kind=MAPPOConfig),
+    **{f"spread-ippo/{name}": partial(trainer, MATCHED["spread-ippo"], paths=on(name)) for name in ("serial", "auto")},
+    **{f"spread-mappo/{name}": partial(trainer, MATCHED["spread-mappo"], paths=on(name), kind=MAPPOConfig)
+       for name in ("serial", "auto")},
     "memory/serial": partial(trainer, MATCHED["memory"], paths=on("serial")),
     "memory/batched": partial(trainer, MATCHED["memory"], paths=on("batched")),
     "dqn/serial": partial(from_memory, "dqn"),

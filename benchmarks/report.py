@@ -76,7 +76,7 @@ GOALS = [
     Goal("the same, PettingZoo's game on both sides: plies/s", "connect-four", 5.0,
          ours=("pettingzoo",), against=("sb3",)),
     Goal("simple_spread, IPPO, 8 envs: steps/s", "spread-ippo", 5.0, ours=("serial",), against=("benchmarl",)),
-    Goal("the same beside RLlib: steps/s", "spread-ippo", 5.0, ours=("serial",), against=("rllib",)),
+    Goal("the same beside RLlib, both cores: steps/s", "spread-ippo", 5.0, ours=("auto",), against=("rllib",)),
     Goal("simple_spread, MAPPO, 8 envs: steps/s", "spread-mappo", 5.0, ours=("serial",), against=("benchmarl",)),
     Goal("CartPole, start of the process to the first finished iteration: s", "cartpole-matched", 2.5,
          "first_iteration_seconds", ours=("serial",), smaller=True, at_most=True),
@@ -144,14 +144,13 @@ def by_entrant(lines: Sequence[Line], workload: str) -> dict[str, list[Line]]:
 
 def page(about: dict[str, Any], lines: Sequence[Line]) -> str:
     """Everything, in Markdown."""
-    machine = about["machine"]
     versions = sorted({pair for line in lines for pair in line.get("versions", {}).items()})
     told = ", ".join(f"{name} {version}" for name, version in versions)
     contended = sum(bool(line.get("contended")) for line in lines)
     text = [
         "# Speed",
         "",
-        f"Made by `make bench` on {machine['cpu']}, {machine['cores']} cores, {machine['system']}. {told}.",
+        f"Made by `make bench` on machines with 2 cores; each workload names its processor. {told}.",
         "",
         "Every figure is a median over fresh processes that ran in turn, with the range of the rounds; raw lines, with",
         "the command of each, are in `speed.json`. Steps are those of single environment copies (Pong: 4 frames each);",
@@ -174,35 +173,49 @@ def page(about: dict[str, Any], lines: Sequence[Line]) -> str:
         "The ratio is that of the medians; beside it stand the smallest and the largest ratio within one round, whose",
         "processes ran one after the other: they differ as the clock of the machine does.",
         "",
-        "| | ours | against | ratio | of single rounds | goal | reached |",
-        "|---|---|---|---|---|---|---|",
+        "| | ours | against | ratio | of single rounds | goal | reached | processor |",
+        "|---|---|---|---|---|---|---|---|",
         *(row for goal in GOALS if (row := goal_row(goal, lines))),
     ]
     for workload in dict.fromkeys(line["workload"] for line in lines):
         maker = TABLES.get(workload, training_table)
-        text += ["", f"## {workload}", "", *maker(by_entrant(lines, workload), workload)]
+        text += [
+            "",
+            f"## {workload}",
+            "",
+            f"{cpu_of(lines, workload)}.",
+            "",
+            *maker(by_entrant(lines, workload), workload),
+        ]
     return "\n".join(text) + "\n"
+
+
+def cpu_of(lines: Sequence[Line], workload: str) -> str:
+    """Returns the processors on which a workload was measured."""
+    return "; ".join(dict.fromkeys(line["cpu"] for line in lines if line["workload"] == workload))
 
 
 def goal_row(goal: Goal, lines: Sequence[Line]) -> str:
     """A goal's row; empty if ours was not measured."""
     entrants = by_entrant(lines, goal.workload)
+    cpu = cpu_of(lines, goal.workload)
     mine = best(goal, {name: rows for name, rows in entrants.items()
                        if rows[0]["library"] == "rookery" and name in (goal.ours or (name,))})  # fmt: skip
     if mine is None:
         return ""
     if not goal.against:
-        return f"| {goal.text} | {number(mine[1])} ({mine[0]}) | | | | <= {goal.bound:g} | {verdict(goal, mine[1])} |"
+        held = verdict(goal, mine[1])
+        return f"| {goal.text} | {number(mine[1])} ({mine[0]}) | | | | <= {goal.bound:g} | {held} | {cpu} |"
     theirs = best(goal, {name: rows for name, rows in entrants.items()
                          if {name, rows[0]["library"]} & set(goal.against)})  # fmt: skip
     sign = "<=" if goal.at_most else ">="
     if theirs is None:
-        return f"| {goal.text} | {number(mine[1])} ({mine[0]}) | not measured | | | {sign} {goal.bound:g} x | |"
+        return f"| {goal.text} | {number(mine[1])} ({mine[0]}) | not measured | | | {sign} {goal.bound:g} x | | {cpu} |"
     ratio, each = ratio_of(goal, mine[1], theirs[1]), round_ratios(goal, entrants[mine[0]], entrants[theirs[0]])
     single = f"{min(each):.2f} to {max(each):.2f}" if len(each) > 1 else ""
     return (
         f"| {goal.text} | {number(mine[1])} ({mine[0]}) | {number(theirs[1])} ({theirs[0]}) | {ratio:.2f} | {single} | "
-        f"{sign} {goal.bound:g} x | {verdict(goal, ratio)} |"
+        f"{sign} {goal.bound:g} x | {verdict(goal, ratio)} | {cpu} |"
     )
 
 

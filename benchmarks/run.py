@@ -54,6 +54,9 @@ SCRIPTS = {
 OFF_POLICY = "peers/sb3_off_policy.py"
 """Script of SB3's entrants that learn from a replay memory."""
 
+WIDEST = (("amx_tile", "AMX"), ("avx512f", "AVX-512"), ("avx2", "AVX2"))
+"""Sets of vector instructions by their flag, the widest first."""
+
 SAMPLE_SECONDS = 0.5
 CONTENDED = 0.25
 """Cores that other processes may use on average before a run counts as contended."""
@@ -184,6 +187,7 @@ WORKLOADS: dict[str, list[Entrant]] = {
     **{
         name: [
             *ours(name, "serial", one_core=True),
+            *ours(name, "auto"),
             *threads("benchmarl", "benchmarl", name, "1", one_core=True),
             *(threads("rllib", "rllib", name, "1", rounds=2) if name == "spread-ippo" else ()),
         ]
@@ -302,7 +306,7 @@ def measure(workload: str, entrant: Entrant, seed: int, seconds: float, environm
     found, load = execute(words, (1 if workload in TARGETS else 8) * measured + 120, environment, cores)
     shown = " ".join([Path(words[1]).relative_to(HERE.parent).as_posix(), *words[2:]])
     took = round(time.monotonic() - began, 1)
-    line |= {"command": shown, "one_core": entrant.one_core, "took": took}
+    line |= {"command": shown, "one_core": entrant.one_core, "took": took, "cpu": machine()["cpu"]}
     return {**line, "others": round(load, 2), "contended": load > CONTENDED, **found}
 
 
@@ -335,7 +339,8 @@ def machine() -> dict[str, Any]:
     """Returns CPU, number of cores and system of this machine."""
     text = Path("/proc/cpuinfo").read_text()
     model = next((line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")), "?")
-    return {"cpu": model, "cores": os.cpu_count(), "system": platform.platform(terse=True)}
+    widest = next((name for flag, name in WIDEST if flag in text.split()), "")
+    return {"cpu": f"{model}, {widest}", "cores": os.cpu_count(), "system": platform.platform(terse=True)}
 
 
 def main() -> None:
