@@ -76,7 +76,7 @@ GOALS = [
     Goal("the same, PettingZoo's game on both sides: plies/s", "connect-four", 5.0,
          ours=("pettingzoo",), against=("sb3",)),
     Goal("simple_spread, IPPO, 8 envs: steps/s", "spread-ippo", 5.0, ours=("serial",), against=("benchmarl",)),
-    Goal("the same beside RLlib, both cores: steps/s", "spread-ippo", 5.0, ours=("auto",), against=("rllib",)),
+    Goal("the same on both cores, RLlib on one: steps/s", "spread-ippo", 5.0, ours=("auto",), against=("rllib",)),
     Goal("simple_spread, MAPPO, 8 envs: steps/s", "spread-mappo", 5.0, ours=("serial",), against=("benchmarl",)),
     Goal("CartPole, start of the process to the first finished iteration: s", "cartpole-matched", 2.5,
          "first_iteration_seconds", ours=("serial",), smaller=True, at_most=True),
@@ -150,7 +150,7 @@ def page(about: dict[str, Any], lines: Sequence[Line]) -> str:
     text = [
         "# Speed",
         "",
-        f"Made by `make bench` on machines with 2 cores; each workload names its processor. {told}.",
+        f"Made by `make bench` on machines with 2 cores; the processor is given for each workload. {told}.",
         "",
         "Every figure is a median over fresh processes that ran in turn, with the range of the rounds; raw lines, with",
         "the command of each, are in `speed.json`. Steps are those of single environment copies (Pong: 4 frames each);",

@@ -340,7 +340,11 @@ def machine() -> dict[str, Any]:
     text = Path("/proc/cpuinfo").read_text()
     model = next((line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")), "?")
     widest = next((name for flag, name in WIDEST if flag in text.split()), "")
-    return {"cpu": f"{model}, {widest}", "cores": os.cpu_count(), "system": platform.platform(terse=True)}
+    return {
+        "cpu": ", ".join(filter(None, (model, widest))),
+        "cores": os.cpu_count(),
+        "system": platform.platform(terse=True),
+    }
 
 
 def main() -> None:

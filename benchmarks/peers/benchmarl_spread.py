@@ -2,7 +2,7 @@
 
 Settings are those of `workloads.py`. BenchMARL counts rows of a minibatch as env steps with all agents, Rookery as
 decisions of single agents; the numbers of gradient steps are equal. Environments are TorchRL's copies in one process;
-they are of mpe2, where MPE has moved, and which TorchRL does not find by its name.
+they come from mpe2, the successor of PettingZoo's MPE, which TorchRL's `PettingZooEnv` does not find by name.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """MaskablePPO of SB3-contrib plays connect four against itself: ``sb3_connect_four.py --seconds N``; prints JSON.
 
-SB3 has no self-play, so that `Turns` makes PettingZoo's game one of a single agent: the opponent's ply is played in
-``step``, by the weights that the policy had when the last rollout began. Sides alternate by episode. Steps that are
-reported are plies of both sides, as Rookery counts them.
+SB3 has no self-play, so `Turns` turns PettingZoo's game into an environment of a single agent: the opponent's ply is
+played in ``step``, by the weights that the policy had when the last rollout began. Sides alternate by episode. Steps
+that are reported are plies of both sides, as Rookery counts them.
 """
 
 from __future__ import annotations

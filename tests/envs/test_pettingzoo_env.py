@@ -9,6 +9,7 @@ from pettingzoo.classic import tictactoe_v3
 from pettingzoo.utils.conversions import aec_to_parallel
 from pettingzoo.utils.wrappers import OrderEnforcingWrapper, TerminateIllegalWrapper
 
+from rookery.core.errors import EnvError
 from rookery.envs.adapters.pettingzoo_env import AECLane, ParallelLane
 from rookery.envs.check import check_env
 from rookery.envs.make import make_env
@@ -160,3 +161,25 @@ def test_a_conversion_to_a_parallel_environment_loses_its_checks_alone():
     plain = simple_v3.raw_env()
     assert ParallelLane(aec_to_parallel(OrderEnforcingWrapper(plain))).env.aec_env is plain
     assert isinstance(ParallelLane(aec_to_parallel(Doubling(plain))).env.aec_env, Doubling)
+
+
+@pytest.mark.parametrize("action", [5, -1])
+def test_an_action_out_of_range_is_refused_where_the_check_of_pettingzoo_is_passed_by(action):
+    message = f"action {action} is not from 0 to 4"
+    parallel = make_env(simple_v3.parallel_env, {}, (), 1, "serial")
+    aec = make_env(lambda: simple_v3.env(), {}, (), 1, "serial")
+    for env in (parallel, aec):
+        env.reset(lambda lane, episode: 0)
+        with pytest.raises(EnvError, match=message):
+            env.step([np.array([action])])
+        env.close()
+
+
+def test_a_method_that_a_user_has_put_onto_a_wrapper_is_called():
+    env, seen = tictactoe_v3.env(), []
+    play = env.step
+    env.step = lambda action: (seen.append(action), play(action))
+    lane = AECLane(env)
+    lane.reset(seed=0)
+    lane.step({"player_1": 4})
+    assert seen == [4]

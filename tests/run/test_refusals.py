@@ -694,8 +694,8 @@ MISTAKES = [
         lambda: cart(config={"env.implementation": "serial", "sampling.env_processes": 2}),
         "ConfigError: sampling.env_processes = 2, and env.implementation = serial has none",
     ),
-    (lambda: shared(7), "ConfigError: sampling.workers = 7: there are only 6 lanes to share"),
-    (lambda: shared(4, inference_batch_envs=2), "ConfigError: there are only 3 groups of 2 lanes"),
+    (lambda: shared(7), "ConfigError: sampling.workers = 7: there are only 6 environments to share"),
+    (lambda: shared(4, inference_batch_envs=2), "ConfigError: there are only 3 groups of 2 environments"),
     (lambda: shared(2, staleness=1), "ConfigError: use sampling.asynchronous=true"),
     (lambda: measured(workers=-1), "ConfigError: evaluation.workers"),
     (

@@ -18,7 +18,7 @@ from rookery.core.packages import install_line
 from rookery.core.settings.starting_folder import shown
 
 if TYPE_CHECKING:
-    from PIL import Image  # where images are made: every training imports this module
+    from PIL import Image  # else imported in the functions that make images: every training imports this module
 
 ANIMATED_SUFFIXES = (".webp", ".gif", ".png", ".apng")
 VIDEO_SUFFIXES = (".mp4", ".mkv", ".mov", ".webm")

@@ -353,7 +353,7 @@ class BaseEnvCopies:
         if known.obs != layout.obs or known.action != layout.action:
             raise EnvError(
                 f"{self.name}: environment {lane}, behaviour {behavior}: sees {layout.obs.space} and does "
-                f"{layout.action.space}; in another copy it sees {known.obs.space} and does {known.action.space}"
+                f"{layout.action.space}; in another environment it sees {known.obs.space} and does {known.action.space}"
             )
 
     def answer(self, lane: int, episode: int, answers: Mapping[str, Answer]) -> None:

@@ -132,10 +132,12 @@ class _FromMultiAgent(BaseEnv):
         """Steps environments; raises a ValueError if an episode is over, or the dict of ends has no ``__all__``."""
         for place, actions in action_dict.items():
             if place in self._over:
-                raise ValueError(f"copy {place}: the episode is over, call try_reset({place})")
+                raise ValueError(f"environment {place}: the episode is over, call try_reset({place})")
             shown = old_api.step(self.envs[place], dict(actions))
             if old_api.ALL not in shown[2]:
-                raise ValueError(f"copy {place}: the ends {shown[2]} do not state whether all is over: '{old_api.ALL}'")
+                raise ValueError(
+                    f"environment {place}: the ends {shown[2]} do not state whether all is over: '{old_api.ALL}'"
+                )
             if shown[2][old_api.ALL]:
                 self._over.add(place)
             self._shown[place] = shown

@@ -370,7 +370,7 @@ class VectorOfOldEnvs(VectorEnv):
         obs, rewards, ends, infos = ([four[i] for four in shown] for i in range(4))
         for place, reward in enumerate(rewards):
             if np.ndim(reward) or not np.isfinite(reward):
-                raise ValueError(f"copy {place}: reward {reward!r}, expected a finite number")
+                raise ValueError(f"environment {place}: reward {reward!r}, expected a finite number")
         return obs, rewards, ends, infos
 
     def get_unwrapped(self) -> list[Any]:

@@ -13,7 +13,7 @@ from rookery.envs.native.guard import functions
 from selection import slow_except
 
 NAMED = pytest.mark.regression(
-    "unclear error", "A C environment that faults ends in a line with its name, lane and step"
+    "unclear error", "A C environment that faults ends in a line with its name, number and step"
 )
 
 FAULTS = {

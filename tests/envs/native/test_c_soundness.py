@@ -49,7 +49,7 @@ def test_a_sound_environment_has_no_errors():
             "small.c: writes behind the field 'place'",
         ]),
         slow("FORGETFUL", [
-            "differs between one call and two",
+            "differs if environments are stepped in two calls, not one",
             "differs in another process with the same seeds and actions",
             "differs where a saved state is resumed in another process",
         ]),

@@ -183,7 +183,7 @@ class BatchedEnv(VectorBase, ABC):
         if action.shape != self._rows.reward.shape or action.dtype.kind not in "iu":
             raise EnvError(
                 f"{self.name}: actions of shape {action.shape} and type {action.dtype}; "
-                f"expected {self._rows.reward.shape} integers, one for each agent of each lane"
+                f"expected {self._rows.reward.shape} integers, one for each agent of each environment"
             )
         if action.item(action.argmin()) < 0 or action.item(action.argmax()) >= self._num_actions:  # faster than min
             row = int(np.flatnonzero((action < 0) | (action >= self._num_actions))[0])

@@ -91,7 +91,7 @@ class Lane(ABC):
 
     Attributes:
         env: The environment itself.
-        inner: Environment whose `step` is called: `env`, or one behind wrappers that only check how it is called.
+        inner: Environment whose `step` is called: `env`, or the one behind wrappers that only check calls.
         agents: Announced agents, in the environment's order; others may appear.
         max_entities: Largest number of elements of a ``Sequence`` that agents observe; None: each space must define it.
         hook: Sets the parameters of the environment.

@@ -21,10 +21,15 @@ from rookery.envs.adapters.lane import (
 from rookery.envs.samplers import Value
 
 WRAPPERS = "pettingzoo.utils.wrappers."
-CHECKS = ("order_enforcing.OrderEnforcingWrapper", "assert_out_of_bounds.AssertOutOfBoundsWrapper")
-"""Wrappers of PettingZoo that check the order of calls and the range of actions, and pass every read of an attribute on
-from one to the next. Lanes call in order, and actions are in range.
+"""Beginning of the class names of PettingZoo's own wrappers."""
+
+ORDER, RANGE = "order_enforcing.OrderEnforcingWrapper", "assert_out_of_bounds.AssertOutOfBoundsWrapper"
+"""Wrappers that check the order of calls and the range of discrete actions, and forward each read of an attribute to
+the environment inside. Lanes call in order, and check the range themselves.
 """
+
+READ = {"step", "observe", "rewards", "terminations", "truncations", "infos", "agents", "agent_selection"}
+"""Members of an AEC environment that lanes use."""
 
 
 class _PettingZooLane(Lane):
@@ -33,6 +38,7 @@ class _PettingZooLane(Lane):
     def __init__(self, env: Any) -> None:
         super().__init__(env, getattr(env, "possible_agents", ()))
         self._alive: list[Agent] = []
+        self._ranges: dict[Agent, tuple[int, int]] = {}
         self.inner = self.without_checks(env)
 
     def spaces(self, agent: Agent) -> Spaces:
@@ -49,6 +55,16 @@ class _PettingZooLane(Lane):
             known = ", ".join(map(str, self.agents)) or "none"
             raise Breach(f"no spaces are known for this agent (possible_agents: {known})", agent) from error
 
+    def _check_range(self, actions: Mapping[Agent, Any]) -> None:
+        """Raises a Breach for a discrete action out of range, as PettingZoo's wrapper would."""
+        for agent, action in actions.items():
+            if agent not in self._ranges:
+                space: Any = self.spaces(agent)[1]
+                self._ranges[agent] = (int(space.start), int(space.start + space.n))
+            low, high = self._ranges[agent]
+            if not low <= action < high:
+                raise Breach(f"action {action} is not from {low} to {high - 1}", agent)
+
     def _check_vanished(self, ended: set[Agent], agents: Sequence[Agent]) -> None:
         for agent in self._alive:
             if agent not in ended and agent not in agents:
@@ -64,10 +80,21 @@ class ParallelLane(_PettingZooLane):
     """
 
     def without_checks(self, env: Any) -> Any:
-        """Returns the environment. If it is PettingZoo's conversion of an AEC environment, that one loses `CHECKS`."""
+        """Removes wrappers that only check from the AEC environment inside PettingZoo's conversion, which is changed;
+        returns the environment.
+        """
+        self._checks_range = False
         if class_name(env) == "pettingzoo.utils.conversions.aec_to_parallel_wrapper":
-            env.aec_env = behind(env.aec_env, CHECKS)
+            inside = behind(env.aec_env, (ORDER,))
+            env.aec_env = behind(inside, (RANGE,))
+            self._checks_range = env.aec_env is not inside
         return env
+
+    def argument(self, actions: dict[Agent, Any]) -> Any:
+        """Returns the actions; raises a Breach for one out of range."""
+        if self._checks_range:
+            self._check_range(actions)
+        return actions
 
     def reset(self, seed: int, parameters: Mapping[str, Value] | None = None) -> LaneStep:
         """Starts an episode; raises a Breach if `reset` does not return two dicts, or an agent has no observation."""
@@ -131,11 +158,16 @@ class AECLane(_PettingZooLane):
         return self._on_turn({})
 
     def without_checks(self, env: Any) -> Any:
-        """Returns the environment behind `CHECKS`."""
-        return behind(env, CHECKS)
+        """Returns the environment behind wrappers that only check."""
+        inside = behind(env, (ORDER,))
+        inner = behind(inside, (RANGE,))
+        self._checks_range = inner is not inside
+        return inner
 
     def argument(self, actions: dict[Agent, Any]) -> Any:
-        """Returns the action of the agent to act."""
+        """Returns the action of the agent to act; raises a Breach if it is out of range."""
+        if self._checks_range:
+            self._check_range(actions)
         (action,) = actions.values()
         return action
 
@@ -187,10 +219,10 @@ class AECLane(_PettingZooLane):
 
 
 def behind(env: Any, wrappers: Sequence[str] | None = None) -> Any:
-    """Returns the environment behind wrappers of PettingZoo: those of `wrappers`, or all, as they leave attributes as
-    they are. Wrappers of other modules are kept.
+    """Returns the environment behind PettingZoo's wrappers of these names, or behind all of PettingZoo's wrappers if
+    None: none of them changes the attributes that lanes read. A wrapper with a member of its own in `READ` is kept.
     """
-    while class_name(env).startswith(WRAPPERS) and "env" in vars(env):
+    while class_name(env).startswith(WRAPPERS) and "env" in vars(env) and not READ & vars(env).keys():
         if wrappers is not None and class_name(env).removeprefix(WRAPPERS) not in wrappers:
             break
         env = env.env

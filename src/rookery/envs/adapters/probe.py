@@ -115,7 +115,7 @@ class Probe:
     def _step(self, actions: dict[Agent, Any]) -> LaneStep:
         argument = self.lane.argument(actions)
         began = perf_counter()
-        given = self.env.step(argument)
+        given = self.lane.inner.step(argument)
         self.seconds += perf_counter() - began
         self.steps += 1
         if isinstance(given, tuple) and len(given) == 5:

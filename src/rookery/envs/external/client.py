@@ -416,7 +416,7 @@ class Client:
                         return answer
                     self.queued += 1
                     if self.queued == 1 and not self._quiet:
-                        sys.stderr.write(f"rookery: an episode waits for an environment: {answer['queued']}\n")
+                        sys.stderr.write(f"rookery: an episode waits: {answer['queued']}\n")
 
             try:
                 answer = self._retry(attempt)

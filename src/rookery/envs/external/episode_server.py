@@ -364,7 +364,7 @@ class EpisodeServer:
         self._start_waiting()
         if name not in self._episodes:
             lanes, before = self._served[-1].num_lanes if self._served else 0, len(self._queue) - 1
-            why = f"all {lanes} environments (num_envs) are busy" if lanes else "the training has not begun"
+            why = f"all {lanes} places for episodes (num_envs) are taken" if lanes else "the training has not begun"
             self.listener.notify(session, number, {"queued": f"{why}, and {before} others wait before it"})
 
     def _get_action(self, episode: ClientEpisode, number: int, request: Mapping[str, Any]) -> None:

@@ -62,7 +62,9 @@ def check_soundness(pair: Sequence[VectorEnv], findings: Findings, seed: int) ->
     halves = list(digests_of(other, other.reset(seeds), STEPS, seed))
     other.split(1)
     if step := _first_difference(whole.digests, halves):
-        text = f"step {step} differs between one call and two: an environment must touch its own elements"
+        text = (
+            f"step {step} differs if environments are stepped in two calls, not one: each must touch its own elements"
+        )
         findings.add("error", f"{text} alone, and no value may be kept outside of the state")
     early = list(digests_of(one, one.reset(seeds), STEPS // 2, seed))
     if step := _first_difference(whole.digests, early):

@@ -58,7 +58,7 @@ def check_learners(config: RunConfig, ranks: Ranks) -> None:
         fit = -(-lanes // learners) * learners
         raise ConfigError(f"{where}: sampling.num_envs = {lanes} cannot be shared equally; write num_envs={fit}")
     for path, value, why in (
-        ("self_play", config.self_play, "opponents are drawn for the lanes of one learner"),
+        ("self_play", config.self_play, "opponents are drawn for the environments of one learner"),
         ("curriculum", config.curriculum, "lessons end by the episodes of one learner"),
         ("sampling.workers", config.sampling.workers, "each learner samples its own share, in step with the others"),
         (

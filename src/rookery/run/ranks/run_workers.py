@@ -115,7 +115,7 @@ def remote_env_stub(resolved: Resolved[RunConfig], make_copies: MakeCopies) -> R
     source = resolved.history["sampling.workers"][-1][0]
     where = f"{source}: sampling.workers = {workers}"
     if workers > -(-lanes // group):
-        of = f"groups of {group} lanes (sampling.inference_batch_envs)" if group > 1 else "lanes"
+        of = f"groups of {group} environments (sampling.inference_batch_envs)" if group > 1 else "environments"
         problems.append(
             f"{where}: there are only {-(-lanes // group)} {of} to share; use fewer workers, or more sampling.num_envs"
         )
