@@ -11,6 +11,7 @@ import re
 import textwrap
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -220,14 +221,31 @@ def claims_table(rows: list[dict[str, Any]], page: str) -> str:
         name, known = entry.parent.name, json.loads(entry.read_text(encoding="utf-8"))
         seeds = ", ".join(str(run["seed"]) for run in known["runs"])
         text = f"Mean return of {page} on {known['environment']} over environment steps, seeds {seeds}"
+        picture, peer = beside_peer(entry.parent)
         lines += [
             "",
-            f"![{text}](../../benchmarks/zoo/{name}/curve.svg)",
+            f"![{text}](../../benchmarks/zoo/{name}/{picture})",
             "",
-            f"{text} ([settings](../../benchmarks/zoo/{name})).",
+            f"{text} ([settings](../../benchmarks/zoo/{name})).{peer}",
         ]
     lines += ["", "</details>"] if fold else []
     return "\n".join(lines)
+
+
+def beside_peer(entry: Path) -> tuple[str, str]:
+    """Returns the picture of an entry of the zoo, and a sentence on the peer that is drawn in it, if there is one."""
+    stored = entry / "beside_sb3.json"
+    if not stored.exists():
+        return "curve.svg", ""
+    known = json.loads(stored.read_text(encoding="utf-8"))
+    mine, theirs = (", ".join(f"{run['score']:.4g}" for run in known[side]) for side in ("rookery", "sb3"))
+    seconds, others = (f"{median(run['cpu_seconds'] for run in known[side]):.0f}" for side in ("rookery", "sb3"))
+    version = known["versions"]["stable-baselines3"]
+    return "beside_sb3.svg", (
+        f" Beside it Stable-Baselines3 {version} with the settings of RL Baselines3 Zoo: returns of 20 deterministic "
+        f"episodes at the end {mine} and {theirs}, CPU seconds of a run {seconds} and {others} "
+        f"(`python benchmarks/zoo/beside_sb3.py {entry.name}`)."
+    )
 
 
 def algorithm_pages() -> dict[str, str]:
