@@ -47,6 +47,7 @@ GOALS = [
     Goal("CartPole, matched settings, Python envs: steps/s", "cartpole-matched", 6.0,
          ours=("serial",), against=("sb3",)),
     Goal("CartPole, matched settings, 64 copies in one: steps/s", "cartpole-64", 1.3, against=("jax",)),
+    Goal("the same beside rejax: steps/s", "cartpole-64", 1.5, against=("rejax",)),
     Goal("CartPole, own best settings: steps/s", "cartpole-best", 12.0, against=("sb3", "rllib")),
     Goal("CartPole to 475, after import: s", "cartpole-best", 0.8, AFTER_IMPORT, smaller=True, at_most=True),
     Goal("arena, one policy: s an iteration", "arena-one", 15.0, "iteration_seconds",

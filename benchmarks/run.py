@@ -40,6 +40,7 @@ PYTHONS = {
     "sbx": HERE / "peers" / ".venv-sbx" / "bin" / "python",
     "rllib": HERE / "peers" / ".venv-rllib" / "bin" / "python",
     "jax": HERE / "peers" / ".venv-jax" / "bin" / "python",
+    "rejax": HERE / "peers" / ".venv-rejax" / "bin" / "python",
     "benchmarl": HERE / "peers" / ".venv-benchmarl" / "bin" / "python",
 }
 SCRIPTS = {
@@ -48,6 +49,7 @@ SCRIPTS = {
     "sb3": "peers/sb3_ppo.py",
     "rllib": "peers/rllib_ppo.py",
     "jax": "peers/jax_ppo.py",
+    "rejax": "peers/rejax_ppo.py",
     "benchmarl": "peers/benchmarl_spread.py",
 }
 
@@ -113,6 +115,7 @@ WORKLOADS: dict[str, list[Entrant]] = {
     "cartpole-64": [
         *ours("cartpole-64", "batched", "c", one_core=True),
         Entrant("jax", "jax", "cartpole-64", one_core=True),
+        Entrant("rejax", "rejax", "cartpole-64", one_core=True),
         *threads("sb3", "sb3", "cartpole-64", "1", one_core=True),
     ],
     "cartpole-best": [

@@ -64,7 +64,7 @@ def test_lines_of_another_workload_stay_and_those_of_the_same_entrant_are_replac
 
 def goal_row(load, workload, lines):
     report = load("report")
-    (row,) = [report.goal_row(goal, lines) for goal in report.GOALS if goal.workload == workload]
+    row = next(report.goal_row(goal, lines) for goal in report.GOALS if goal.workload == workload)
     *cells, cpu = [cell.strip() for cell in row.strip("|").split("|")]
     assert cpu == "a CPU"
     return cells
