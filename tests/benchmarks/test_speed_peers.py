@@ -46,13 +46,13 @@ def test_an_entrant_marked_so_is_given_one_core_and_any_other_all(run, monkeypat
 
 def test_every_entrant_of_64_copies_has_one_core_and_the_settings_of_the_others(run):
     entrants = run.WORKLOADS["cartpole-64"]
-    assert {entrant.library for entrant in entrants} == {"rookery", "jax", "sb3"}
+    assert {entrant.library for entrant in entrants} == {"rookery", "jax", "rejax", "sb3"}
     assert all(entrant.one_core and entrant.arguments.startswith("cartpole-64") for entrant in entrants)
     matched = importlib.import_module("workloads").MATCHED
     assert matched["cartpole-64"] == replace(matched["cartpole-matched"], num_envs=64)
 
 
-def test_whoever_remembers_does_so_with_the_settings_of_the_others(run):
+def test_entrants_with_a_memory_have_the_settings_of_the_others(run):
     entrants = run.WORKLOADS["memory"]
     assert {entrant.library for entrant in entrants} == {"rookery", "sb3", "rllib"}
     assert all(entrant.arguments.split("/")[0].split()[0] == "memory" for entrant in entrants)
