@@ -60,7 +60,9 @@ REACHABLE = (
     "dqn/cartpole-dqn-param-noise", "dqn/cartpole-simpleq", "dqn/cartpole-apex", "dqn/cartpole-r2d2",
     "dqn/stateless-cartpole-r2d2", "sac/cartpole-sac", "sac/pendulum-sac", "sac/pendulum-transformed-actions-sac",
     "ddpg/pendulum-ddpg", "ddpg/pendulum-td3", "qmix/two-step-game-qmix", "qmix/two-step-game-qmix-vdn-mixer",
-    "qmix/two-step-game-qmix-no-mixer", "es/cartpole-es", "ars/cartpole-ars",
+    "qmix/two-step-game-qmix-no-mixer", "es/cartpole-es", "ars/cartpole-ars", "ddpg/mountaincarcontinuous-ddpg",
+    "ddpg/pendulum-apex-ddpg", "ppo/pendulum-ddppo", "ppo/cartpole-grid-search-example", "ppo/cartpole-ppo-hyperband",
+    "marwil/cartpole-bc", "marwil/cartpole-marwil",
 )  # fmt: skip
 """Files whose stop may be reached within minutes on one core."""
 
@@ -77,8 +79,8 @@ WHY = {
 """Why the median of the seeds does not reach the stop, by file."""
 
 
-def ran(path: Path, seconds: int, *, to_stop: bool) -> tuple[dict | None, str, float]:
-    """Runs a file; returns the last result of its first trial or None, how the run ended, and CPU seconds."""
+def ran(path: Path, seconds: int, *, to_stop: bool) -> tuple[list[dict], str, float]:
+    """Runs a file; returns the results of its first trial, how the run ended, and CPU seconds."""
     environment = {**os.environ, "PYTHONPATH": str(BENCHMARKS.parent / "src"), "OMP_NUM_THREADS": "1"}
     before = cpu_seconds()
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as errors:
@@ -88,14 +90,14 @@ def ran(path: Path, seconds: int, *, to_stop: bool) -> tuple[dict | None, str, f
             stderr=errors, start_new_session=True,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds)),
         )  # fmt: skip
-        row, trials, end = None, 0, None
+        lines: list[str] = []
+        trials, end = 0, None
         while end is None:
             end = running.poll()
             found = sorted(Path(folder).glob("*/*/result.json"), key=lambda each: each.stat().st_ctime)
             whole = [each.read_text(encoding="utf-8").rpartition("\n")[0] for each in found]
-            lines = [text.splitlines()[-1] for text in whole if text]
-            row, trials = json.loads(lines[0]) if lines else None, len(lines)
-            if trials > 1 or (row is not None and not to_stop):
+            lines, trials = next((text.splitlines() for text in whole if text), []), sum(map(bool, whole))
+            if trials > 1 or (lines and not to_stop):
                 break
             time.sleep(1)
         with contextlib.suppress(ProcessLookupError):
@@ -104,10 +106,11 @@ def ran(path: Path, seconds: int, *, to_stop: bool) -> tuple[dict | None, str, f
         spent = cpu_seconds() - before
         errors.seek(0)
         said = last_line(errors.read())
+    rows = [json.loads(line) for line in lines]
     if end is None:
-        return row, "its first trial ends", spent
+        return rows, "its first trial ends", spent
     late = end in (-signal.SIGXCPU, -signal.SIGKILL)
-    return row, "ends" if end == 0 else f"runs after {spent:.0f} s" if late else said or f"exit status {end}", spent
+    return rows, "ends" if end == 0 else f"runs after {spent:.0f} s" if late else said or f"exit status {end}", spent
 
 
 def cpu_seconds() -> float:
@@ -148,11 +151,11 @@ def described(path: Path) -> str:
 
 def start_row(name: str, path: Path, seconds: int) -> str:
     """Runs a file to its first iteration; returns its row."""
-    row, how, spent = ran(path, seconds, to_stop=False)
-    if row is None and how.startswith("runs after"):
+    rows, how, spent = ran(path, seconds, to_stop=False)
+    if not rows and how.startswith("runs after"):
         how = f"nothing reported in {spent:.0f} s"
-    how = "" if row is not None else f"{reason(how)}: {how}".removeprefix(": ")
-    return f"| {name} | {described(path)} | {'yes' if row is not None else 'no'} | {how} |"
+    how = "" if rows else f"{reason(how)}: {how}".removeprefix(": ")
+    return f"| {name} | {described(path)} | {'yes' if rows else 'no'} | {how} |"
 
 
 def seeded(path: Path, seed: int, folder: str) -> Path:
@@ -176,22 +179,25 @@ class End(NamedTuple):
 def stopped(path: Path, seed: int, seconds: int) -> End:
     """Runs a file to its stop with a seed."""
     with tempfile.TemporaryDirectory() as folder:
-        row, how, spent = ran(seeded(path, seed, folder), seconds, to_stop=True)
-    if row is None:
+        rows, how, spent = ran(seeded(path, seed, folder), seconds, to_stop=True)
+    if not rows:
         return End(math.nan, 0, spent, how)
-    return End(row["episode_reward_mean"], row["timesteps_total"], spent, how)
+    row = rows[-1]
+    scored = row.get("evaluation", row) if "input" in row["config"] else row
+    return End(scored["episode_reward_mean"], row["timesteps_total"], spent, how)
 
 
 def stop_row(name: str, path: Path, ends: list[End]) -> str:
     """Returns the row of a file whose runs ended so, one with each seed."""
     (spec,) = load_yaml(path.read_text(encoding="utf-8"), str(path)).values()
-    budget = spec["stop"]["timesteps_total"]
-    (asked,) = (value for key, value in spec["stop"].items() if key.endswith("episode_reward_mean"))
-    steps = [end.steps if end.score >= asked else math.inf for end in ends]
+    budget = spec["stop"].get("timesteps_total")
+    asked = next((value for key, value in spec["stop"].items() if key.endswith("episode_reward_mean")), None)
+    good = [end.how == "ends" if asked is None else end.score >= asked for end in ends]
+    steps = [end.steps if reached else math.inf for end, reached in zip(ends, good, strict=True)]
     median = statistics.median(steps)
     cells = [
-        name, f"{asked:g}", f"{sum(count < math.inf for count in steps)} of {len(ends)}",
-        f"{counted(median)} of {budget:,}", "; ".join(map(counted, steps)),
+        name, "none" if asked is None else f"{asked:g}", f"{sum(good)} of {len(ends)}",
+        f"{counted(median)} of {budget:,}" if budget else counted(median), "; ".join(map(counted, steps)),
         "; ".join(f"{end.score:.1f}" for end in ends), f"{statistics.median(end.seconds for end in ends):.0f}",
         WHY.get(name, "") if median == math.inf else "",
     ]  # fmt: skip
@@ -207,7 +213,7 @@ def write(head: str, starts: dict[str, str], stops: dict[str, str]) -> None:
     """Writes the page with the tables of all rows."""
     gpu = sum("| GPU |" in row for row in starts.values())
     good = sum("| yes |" in row and "| GPU |" not in row for row in starts.values())
-    missed = ", ".join(name for name, row in sorted(stops.items()) if "| – of " in row)
+    missed = ", ".join(name for name, row in sorted(stops.items()) if row.split("|")[4].strip().startswith("–"))
     left = len(REACHABLE) - len(stops)
     text = f"""{STARTS}
 

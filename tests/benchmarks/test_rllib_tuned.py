@@ -56,5 +56,5 @@ def test_files_that_ran_to_their_stop_have_a_return_and_have_started():
 @pytest.mark.skipif(FOLDER is None, reason="TUNED names no folder with RLlib's tuned examples")
 @pytest.mark.parametrize("name", SOME)
 def test_some_files_start_unedited(name):
-    row, how, _ = study.ran(Path(str(FOLDER)) / f"{name}.yaml", 120, to_stop=False)
-    assert row is not None, how
+    rows, how, _ = study.ran(Path(str(FOLDER)) / f"{name}.yaml", 120, to_stop=False)
+    assert rows, how
