@@ -34,6 +34,13 @@ def test_noise_of_the_last_copy_is_smaller_by_the_seventh_power(kind, std):
     assert found ** (1 + ladder) == pytest.approx(found * 0.4**7)
 
 
+def test_target_networks_of_ddpg_wait_for_rows_that_were_learned():
+    hard = {"tau": 1.0, "target_network_update_freq": 50_000}
+    said = translated("APEX_DDPG", hard).settings
+    assert (said["algorithm.tau"], said["algorithm.target_every"]) == (1.0, 50_000 // 512 + 1)
+    assert translated("APEX_DDPG", hard | {"target_network_update_freq": 0}).settings["algorithm.target_every"] == 1
+
+
 def test_explorations_by_worker_are_for_the_plain_algorithms_too():
     said = translated("DQN", {"exploration_config": {"type": "PerWorkerEpsilonGreedy"}}).settings
     assert said["algorithm.exploration.per_env_epsilon"] == 7.0

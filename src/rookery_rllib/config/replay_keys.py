@@ -143,6 +143,11 @@ def ddpg_rates(reader: Reader) -> Values:
 
 def target_updates(reader: Reader) -> Values:
     """Translates the env steps that must have passed between updates of target networks to gradient steps."""
+    if reader.algorithm in APEX_KIND:  # rows that were learned are counted, not env steps
+        return {
+            "algorithm.target_every": reader.whole("target_network_update_freq") // reader.whole("train_batch_size", 1)
+            + 1
+        }
     steps = reader.whole("target_network_update_freq") / reader.rows_per_step
     rounds = int(steps // reader.round) + 1  # RLlib looks after each round, and updates when more steps have passed
     intensity = reader.get("training_intensity")
@@ -235,8 +240,7 @@ CRITIC_KEYS = [
     to({"tau": 5e-3}, f"{A}tau", "Soft update rate of target networks per gradient step.", (*SAC_KIND, *DDPG_KIND),
        rl2="training"),
     by(target_updates, {"target_network_update_freq": 0}, f"{A}target_every",
-       "Timesteps between updates of target networks, by tau; 0 = in every gradient step.", (*SAC_KIND, "DDPG", "TD3")),
-    ignored("target_network_update_freq", "target networks are updated in every gradient step, by tau", ("APEX_DDPG",)),
+       "Timesteps between updates of target networks, by tau; 0 = in every gradient step.", (*SAC_KIND, *DDPG_KIND)),
     refused({"use_state_preprocessor": DEPRECATED_VALUE}, "there is no separate network for observations; leave it out",
             (*SAC_KIND, *DDPG_KIND), fine=(DEPRECATED_VALUE, False)),
     by(critic_exploration, {"learning_starts": 1500}, f"{A}learning_starts",
