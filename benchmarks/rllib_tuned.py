@@ -63,6 +63,7 @@ REACHABLE = (
     "qmix/two-step-game-qmix-no-mixer", "es/cartpole-es", "ars/cartpole-ars", "ddpg/mountaincarcontinuous-ddpg",
     "ddpg/pendulum-apex-ddpg", "ppo/pendulum-ddppo", "ppo/cartpole-grid-search-example", "ppo/cartpole-ppo-hyperband",
     "marwil/cartpole-bc", "marwil/cartpole-marwil",
+    "ddpg/mountaincarcontinuous-apex-ddpg",
 )  # fmt: skip
 """Files whose stop may be reached within minutes on one core."""
 
@@ -215,6 +216,7 @@ def write(head: str, starts: dict[str, str], stops: dict[str, str]) -> None:
     good = sum("| yes |" in row and "| GPU |" not in row for row in starts.values())
     missed = ", ".join(name for name, row in sorted(stops.items()) if row.split("|")[4].strip().startswith("–"))
     left = len(REACHABLE) - len(stops)
+    others = f" {left} others of the list have not been run." if left else ""
     text = f"""{STARTS}
 
 Made by `TUNED=FOLDER python benchmarks/rllib_tuned.py --write`: one iteration of each file, unedited, on a machine
@@ -231,7 +233,8 @@ Made by `TUNED=FOLDER python benchmarks/rllib_tuned.py --to-stop --seconds 900 -
 run at a time, on one core of a machine that other work shared. RLlib's files have no seed; each run is of a copy with
 `seed: 1`, `2` or `3` in its `config`. A run ends at the return of the file, at its number of env steps, or after 900
 seconds. {len(stops) - missed.count("/")} of {len(stops)} files reach their return by the median of the seeds\
-{f"; not {missed}" if missed else ""}. {left} others of the list have not been run.
+{f"; not {missed}" if missed else ""}.{others} Files whose stop names no return end at their env steps;
+their return is that of the last evaluation. Of several trials of a file, the first runs.
 
 | file | stop at return | reached by seeds | env steps, median | by seed | return at end, by seed | seconds | why not |
 |---|---|---|---|---|---|---|---|

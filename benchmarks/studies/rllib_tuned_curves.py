@@ -33,7 +33,6 @@ RATE = 1e-12
 BEYOND = {
     "ddpg/halfcheetah-ddpg": {"actor_lr": RATE, "critic_lr": RATE},
     "ddpg/invertedpendulum-td3": {"actor_lr": RATE, "critic_lr": RATE},
-    "ddpg/mountaincarcontinuous-apex-ddpg": {"actor_lr": RATE, "critic_lr": RATE},
     "ddpg/mujoco-td3": {"actor_lr": RATE, "critic_lr": RATE},
     "es/humanoid-es": {"stepsize": RATE},
     "ars/swimmer-ars": {"sgd_stepsize": RATE},

@@ -1,5 +1,6 @@
 """RLlib's tuned examples of 2021: the page of the study is whole, and some files start where they are given."""
 
+import json
 import os
 import re
 import sys
@@ -11,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
 
 import rllib_tuned as study  # noqa: E402
+import studies.rllib_tuned_curves as curves  # noqa: E402
 
 FOLDER = os.environ.get("TUNED")
 """Folder ``rllib/tuned_examples`` of a checkout of Ray 1.x."""
@@ -44,13 +46,25 @@ def test_files_that_ran_to_their_stop_have_a_return_and_have_started():
     assert found.keys() <= set(study.REACHABLE)
     for name, row in found.items():
         assert "| yes |" in starts[name], name
-        wanted, scores = float(row[1]), [float(score) for score in row[5].split("; ")]
+        scores = [float(score) for score in row[5].split("; ")]
         reached, _, runs = row[2].partition(" of ")
-        assert sum(score >= wanted for score in scores) == int(reached) and len(scores) == int(runs) == 3, name
+        assert len(scores) == int(runs) == 3, name
+        assert row[1] == "none" or sum(score >= float(row[1]) for score in scores) == int(reached), name
         assert row[3].startswith("–") == (2 * int(reached) < int(runs)), name
         assert bool(row[7]) == row[3].startswith("–"), name
     reaching = sum(not row[3].startswith("–") for row in found.values())
     assert f"{reaching} of {len(found)} files reach" in study.PAGE.read_text(encoding="utf-8")
+
+
+def test_each_file_that_starts_ran_to_its_stop_or_has_a_curve():
+    _, starts, stops = study.of_page()
+    good = {name for name, row in starts.items() if "| yes |" in row and not name.endswith("-fake-gpus")}
+    assert good == {*stops, *curves.BEYOND}
+    stored = json.loads(curves.PAGE.with_suffix(".json").read_text(encoding="utf-8"))
+    assert stored.keys() == curves.BEYOND.keys()
+    assert curves.PAGE.read_text(encoding="utf-8") == curves.page(stored, 900)
+    for name, known in stored.items():
+        assert known["points"][-1][1] > known["control"][-1][1], name
 
 
 @pytest.mark.skipif(FOLDER is None, reason="TUNED names no folder with RLlib's tuned examples")
