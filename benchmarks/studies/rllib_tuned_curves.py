@@ -26,6 +26,7 @@ from rookery.face import load_yaml
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 PAGE = Path(__file__).parents[1] / "results" / "rllib-tuned-curves.md"
 CONTROL = "control"
@@ -116,6 +117,8 @@ def draw(figures: dict[str, dict[str, Any]]) -> None:
                 )
         panel.set_title(name, fontsize=9)
         panel.tick_params(labelsize=7)
+        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+        panel.xaxis.set_major_locator(MaxNLocator(5))
         panel.grid(alpha=0.3)
         panel.set_xlabel("env steps", fontsize=8)
         panel.set_ylabel("return", fontsize=8)
@@ -138,7 +141,8 @@ def main() -> None:
         stop = ", ".join(f"`{key}` {value:,}" for key, value in spec.get("stop", {}).items()) or "none"
         points = curve(path, {}, given.seconds)
         control = curve(path, BEYOND[name], given.seconds // 5, first=True)
-        figures = json.loads(stored.read_text()) if stored.exists() else {}
+        known = json.loads(stored.read_text()) if stored.exists() else {}
+        figures = {each: runs for each, runs in known.items() if each in BEYOND}
         figures[name] = {"stop": stop, "points": points, CONTROL: control}
         stored.write_text(json.dumps(figures, separators=(",", ":")) + "\n")
         PAGE.write_text(page(figures, given.seconds))
