@@ -1,9 +1,8 @@
 """Curves of RLlib's tuned examples whose stop is far: ``TUNED=FOLDER rllib_tuned_curves.py [NAME ...]``.
 
 FOLDER is as for ``rllib_tuned.py``. Each file runs once with ``seed: 1`` for ``--seconds`` of one core, and once as a
-control with learning rates of 1e-12, for a fifth of the time, or until its first results. The returns are written to
-``benchmarks/results/rllib-tuned-curves.json``, a table of them and the picture beside it to
-``rllib-tuned-curves.md`` and ``.svg``; files that did not run keep theirs.
+control with learning rates of 1e-12, for a fifth of the time, or until its first results. Returns are written to
+``benchmarks/results/rllib-tuned-curves.json``, a table and a picture beside it; curves of files that did not run stay.
 """
 
 from __future__ import annotations
