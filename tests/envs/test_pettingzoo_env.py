@@ -10,6 +10,7 @@ from pettingzoo.utils.conversions import aec_to_parallel
 from pettingzoo.utils.wrappers import OrderEnforcingWrapper, TerminateIllegalWrapper
 
 from rookery.core.errors import EnvError
+from rookery.envs.adapters.lane import Breach
 from rookery.envs.adapters.pettingzoo_env import AECLane, ParallelLane
 from rookery.envs.check import check_env
 from rookery.envs.make import make_env
@@ -173,6 +174,13 @@ def test_an_action_out_of_range_is_refused_where_the_check_of_pettingzoo_is_pass
         with pytest.raises(EnvError, match=message):
             env.step([np.array([action])])
         env.close()
+
+
+def test_actions_are_checked_where_each_episode_has_parameters():
+    lane = ParallelLane(simple_v3.parallel_env())
+    lane.without_checks(lane.env)  # as `begin` does with parameters
+    with pytest.raises(Breach, match="action 9 is not from 0 to 4"):
+        lane.argument({"agent_0": 9})
 
 
 def test_a_method_that_a_user_has_put_onto_a_wrapper_is_called():

@@ -39,6 +39,7 @@ class _PettingZooLane(Lane):
         super().__init__(env, getattr(env, "possible_agents", ()))
         self._alive: list[Agent] = []
         self._ranges: dict[Agent, tuple[int, int]] = {}
+        self._checks_range = False
         self.inner = self.without_checks(env)
 
     def spaces(self, agent: Agent) -> Spaces:
@@ -55,9 +56,16 @@ class _PettingZooLane(Lane):
             known = ", ".join(map(str, self.agents)) or "none"
             raise Breach(f"no spaces are known for this agent (possible_agents: {known})", agent) from error
 
+    def _past_checks(self, env: Any) -> Any:
+        """Returns the environment behind wrappers that only check; the range of actions is then checked here."""
+        inside = behind(env, (ORDER,))
+        inner = behind(inside, (RANGE,))
+        self._checks_range |= inner is not inside
+        return inner
+
     def _check_range(self, actions: Mapping[Agent, Any]) -> None:
-        """Raises a Breach for a discrete action out of range, as PettingZoo's wrapper would."""
-        for agent, action in actions.items():
+        """Raises a Breach for a discrete action out of range where PettingZoo's wrapper no longer does."""
+        for agent, action in actions.items() if self._checks_range else ():
             if agent not in self._ranges:
                 space: Any = self.spaces(agent)[1]
                 self._ranges[agent] = (int(space.start), int(space.start + space.n))
@@ -83,17 +91,13 @@ class ParallelLane(_PettingZooLane):
         """Removes wrappers that only check from the AEC environment inside PettingZoo's conversion, which is changed;
         returns the environment.
         """
-        self._checks_range = False
         if class_name(env) == "pettingzoo.utils.conversions.aec_to_parallel_wrapper":
-            inside = behind(env.aec_env, (ORDER,))
-            env.aec_env = behind(inside, (RANGE,))
-            self._checks_range = env.aec_env is not inside
+            env.aec_env = self._past_checks(env.aec_env)
         return env
 
     def argument(self, actions: dict[Agent, Any]) -> Any:
         """Returns the actions; raises a Breach for one out of range."""
-        if self._checks_range:
-            self._check_range(actions)
+        self._check_range(actions)
         return actions
 
     def reset(self, seed: int, parameters: Mapping[str, Value] | None = None) -> LaneStep:
@@ -159,15 +163,11 @@ class AECLane(_PettingZooLane):
 
     def without_checks(self, env: Any) -> Any:
         """Returns the environment behind wrappers that only check."""
-        inside = behind(env, (ORDER,))
-        inner = behind(inside, (RANGE,))
-        self._checks_range = inner is not inside
-        return inner
+        return self._past_checks(env)
 
     def argument(self, actions: dict[Agent, Any]) -> Any:
         """Returns the action of the agent to act; raises a Breach if it is out of range."""
-        if self._checks_range:
-            self._check_range(actions)
+        self._check_range(actions)
         (action,) = actions.values()
         return action
 
