@@ -7,9 +7,10 @@ Nothing here is learned. A vector of numbers for each slot holds the past, as wi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ PREVIOUS = CHOICES, NUMBERS, REWARD
 
 STACKABLE = ("box", "discrete", "multi_discrete", "multi_binary")
 
+Array = TypeVar("Array", Tensor, np.ndarray)
 Normalize = Callable[[TensorTree], TensorTree]
 
 
@@ -86,17 +88,29 @@ class Recall:
 
     # --- one decision -------------------------------------------------------------------------------------------------
 
-    def look(self, obs: TensorTree, memory: Tensor, normalize: Normalize) -> tuple[TensorTree, TensorTree]:
+    def look(
+        self, obs: TensorTree, memory: Tensor, normalize: Normalize, stacks: TensorTree | None = None
+    ) -> tuple[TensorTree, TensorTree]:
         """Returns the trunk's input for one decision of N slots.
 
         Args:
             obs: Raw observations ``[N, ...]`` by leaf path.
             memory: ``[N, size]``.
             normalize: Normalizes observations with leading dimensions.
+            stacks: Raw stacks, if `stack_arrays` has computed them.
 
         Returns:
             The trunk's input, and raw stacks ``[N, frames, ...]`` for `remember`.
         """
+        stacks = self._stack(obs, memory) if stacks is None else stacks
+        tree = dict(normalize({**obs, **stacks}))
+        for path, leaf in self.stacked.items():
+            tree[path] = _arranged(leaf, tree[path])
+        action = memory[:, self.action_columns]
+        reward = None if self.reward_column is None else memory[:, self.reward_column]
+        return self._with_previous(tree, action, reward), stacks
+
+    def _stack(self, obs: TensorTree, memory: Tensor) -> TensorTree:
         stacks: TensorTree = {}
         begun = memory[:, 0] > 0
         for (path, leaf), columns in zip(self.stacked.items(), self.frame_columns, strict=True):
@@ -105,12 +119,18 @@ class Recall:
             if not begun.all():
                 past = torch.where(begun.view(-1, *[1] * (now.dim() - 1)), past, now)
             stacks[path] = torch.cat((past, now), 1)
-        tree = dict(normalize({**obs, **stacks}))
-        for path, leaf in self.stacked.items():
-            tree[path] = _arranged(leaf, tree[path])
-        action = memory[:, self.action_columns]
-        reward = None if self.reward_column is None else memory[:, self.reward_column]
-        return self._with_previous(tree, action, reward), stacks
+        return stacks
+
+    def stack_arrays(self, obs: Mapping[str, np.ndarray], memory: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns the raw stacks of `look` for NumPy arrays: small ones are joined several times as fast as tensors."""
+        stacks: dict[str, np.ndarray] = {}
+        for (path, leaf), columns in zip(self.stacked.items(), self.frame_columns, strict=True):
+            now = obs[path][:, None]
+            past = memory[:, columns].reshape(len(now), self.frames - 1, *leaf.shape).astype(now.dtype, copy=False)
+            if not memory[:, 0].all():
+                past = np.where((memory[:, 0] > 0).reshape(-1, *[1] * (now.ndim - 1)), past, now)
+            stacks[path] = np.concatenate((past, now), 1)
+        return stacks
 
     def remember(self, memory: Tensor, stacks: TensorTree, action: Tensor) -> None:
         """Updates the recall state after a decision, before its reward is known.
@@ -120,11 +140,20 @@ class Recall:
             stacks: As `look` returned them.
             action: ``[N, ...]`` as it is stored.
         """
+        self.remember_stacks(memory, stacks)
+        self.remember_action(memory, action)
+
+    def remember_stacks(self, memory: Array, stacks: Mapping[str, Array]) -> None:
+        """Does the first part of `remember`, for tensors or NumPy arrays."""
         if self._begun:
             memory[:, 0] = 1.0
         for path, columns in zip(self.stacked, self.frame_columns, strict=True):
-            memory[:, columns] = stacks[path][:, 1:].flatten(1)
-        memory[:, self.action_columns] = self.written(action)
+            memory[:, columns] = stacks[path][:, 1:].reshape(len(memory), -1)
+
+    def remember_action(self, memory: Tensor, action: Tensor) -> None:
+        """Does the second part of `remember`."""
+        if self.num_choices or self.num_numbers:
+            memory[:, self.action_columns] = self.written(action)
         if self.reward_column is not None:
             memory[:, self.reward_column] = 0.0
 

@@ -213,7 +213,10 @@ class NativeActor:
         assert self._recall is not None
         remembered = torch.from_numpy(memory)
         raw = {leaf.path: torch.from_numpy(obs[leaf.path]) for leaf in self._leaves}
-        seen, stacks = self._recall.look(raw, remembered, self._normalize)
+        arrays = self._recall.stack_arrays(obs, memory)
+        stacks = {path: torch.from_numpy(stack) for path, stack in arrays.items()}
+        seen, _ = self._recall.look(raw, remembered, self._normalize, stacks)
         inputs = [seen[path].contiguous() for path in self._trunk.paths]
         decide((ADDRESS * len(inputs))(*[leaf.data_ptr() for leaf in inputs]), noise, memory)
-        self._recall.remember(remembered, stacks, torch.from_numpy(action))
+        self._recall.remember_stacks(memory, arrays)
+        self._recall.remember_action(remembered, torch.from_numpy(action))
