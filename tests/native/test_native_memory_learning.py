@@ -13,6 +13,7 @@ from rookery.core.native import SWITCH, best_build, path_name
 from rookery.core.spaces.arrays import MASK, action_spec
 from rookery.models.cells.table import CELLS
 from rookery.native.forward import NetworkKernels
+from rookery.native.ppo import SequencesCall
 from rookery.run.compute import describe_path
 from selection import WITHOUT_SLOW, slow, slow_repeats
 
@@ -125,6 +126,13 @@ def learn_alike(memory, updates=UPDATES, staleness=0, **settings):
 @pytest.mark.parametrize(("memory", "algorithm"), slow_repeats(of=itertools.product(MEMORIES, LEARNERS)))
 def test_updates_are_those_of_torch(memory, algorithm):
     learn_alike(memory, algorithm=algorithm)
+
+
+def test_the_loss_of_ppo_is_computed_on_kernels(monkeypatch):
+    called, real = [], SequencesCall.__call__
+    monkeypatch.setattr(SequencesCall, "__call__", lambda *given: called.append(1) or real(*given))
+    learn_alike("lstm", updates=1)
+    assert called
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ ACTIVATIONS = ("linear", "tanh", "relu", "elu", "silu", "gelu")
 HEADS = ("distribution", "squashed", "deterministic", "values", "softmax")
 """Kinds of heads in the order of `enum HeadKind`."""
 
-INTERFACE_VERSION = 21
+INTERFACE_VERSION = 22
 """Version of `kernels.cpp`; builds of other versions are ignored."""
 
 FLOATS, BYTES, CATEGORIES = range(3)
@@ -161,6 +161,7 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "policies_step": (None, (*(ADDRESS,) * 4, INT, *(ADDRESS,) * 6)),
     "memory_policy_step": (None, (ADDRESS, ADDRESS, INTS, INT, ADDRESS, ADDRESS, INT, ADDRESS, LONG, *(ADDRESS,) * 5)),
     "ppo_gradients": (None, (*(ADDRESS,) * 7, INT, *(ADDRESS,) * 3, INT)),
+    "ppo_output_gradients": (None, (*(ADDRESS,) * 3, INT, *(ADDRESS,) * 4, INT, *(ADDRESS,) * 3)),
     "ppo_steps": (None, (*(ADDRESS,) * 9, INT, *(ADDRESS,) * 3, INT, ADDRESS, Counters, ADDRESS)),
     "td_gradients": (None, (*(ADDRESS,) * 7, INT, ADDRESS)),
     "td_step": (FLOAT, (*(ADDRESS,) * 7, INT, ADDRESS, ADDRESS, Counters)),

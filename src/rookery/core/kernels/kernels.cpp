@@ -15,7 +15,7 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a function, or what it takes, does; `core/native.py` refuses a build of another version.
-EXPORT int interface_version() { return 21; }
+EXPORT int interface_version() { return 22; }
 
 EXPORT int vector_lanes() { return LANES; }
 
@@ -391,6 +391,23 @@ EXPORT void ppo_gradients(Network* actor, Network* critic, const Head* head, con
   for_parts(apart ? threads : 1, count, [&](int p, int) { run_pass(passes[p], apart ? 1 : threads); });
   for (int s = 0; s < (batch->old ? NUM_STATISTICS : FULL_KL); s++)
     statistics[s] = (sum_of(passes[0].sums[s]) + sum_of(passes[1].sums[s])) / rows;
+}
+
+// Writes the gradients of PPO's loss with respect to the networks' outputs, for rows that other calls forward, such as
+// sequences of a memory.
+// output, output_gradient: [rows, outputs of the head]. value, value_gradient: [rows, columns]. statistics: as of
+// `ppo_gradients`.
+EXPORT void ppo_output_gradients(const Head* head, const PPOBatch* batch, const PPOSettings* settings, int rows,
+                                 const float* output, float* output_gradient, const float* value, float* value_gradient,
+                                 int columns, const float* log_std, float* log_std_gradient, float* statistics) {
+  PPO ppo{head, batch, settings, rows, 0, 1, log_std, log_std_gradient};
+  standardization(batch->advantage, batch->order, settings->normalize_advantage ? rows : 1, settings->least_deviation,
+                  ppo.mean, ppo.inverse);
+  for (int k = 0; k < head->numbers; k++) log_std_gradient[k] = 0;
+  Vector sums[NUM_STATISTICS] = {};
+  policy_rows(ppo, 0, rows, output, output_gradient, output_width(head), sums);
+  value_rows(ppo, 0, rows, value, value_gradient, columns, columns, sums);
+  for (int s = 0; s < (batch->old ? NUM_STATISTICS : FULL_KL); s++) statistics[s] = sum_of(sums[s]) / rows;
 }
 
 // Several steps of Adam along these gradients in one call, each for a minibatch: the same bits as so many calls of
