@@ -1,4 +1,4 @@
-"""d3rlpy learns from data: ``d3rlpy_offline.py iql|cql --hidden 256 256 --seconds N``; prints a line of JSON.
+"""d3rlpy learns from data: ``d3rlpy_offline.py iql|cql|td3_bc --hidden 256 256 --seconds N``; prints a line of JSON.
 
 Run it with the interpreter of its own environment (`install.sh d3rlpy`). The data are those of
 `benchmarks/studies/offline_speed.py`; settings that are not named there are the library's own.
@@ -31,6 +31,8 @@ def learner(algorithm: str, hidden: list[int]) -> Any:
     shared: dict[str, Any] = {"batch_size": BATCH, "actor_learning_rate": LR, "critic_learning_rate": LR, **encoders}
     if algorithm == "iql":
         return d3rlpy.algos.IQLConfig(**shared, value_encoder_factory=encoder).create(device=False)
+    if algorithm == "td3_bc":
+        return d3rlpy.algos.TD3PlusBCConfig(**shared).create(device=False)
     fixed = {"alpha_learning_rate": 0.0, "temp_learning_rate": LR}  # no learned multiplier
     return d3rlpy.algos.CQLConfig(**shared, **fixed).create(device=False)
 
@@ -38,7 +40,7 @@ def learner(algorithm: str, hidden: list[int]) -> Any:
 def main() -> None:
     """Learns for some seconds and reports."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("algorithm", choices=["iql", "cql"])
+    parser.add_argument("algorithm", choices=["iql", "cql", "td3_bc"])
     parser.add_argument("--hidden", type=int, nargs="+", default=[256, 256])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=8.0)

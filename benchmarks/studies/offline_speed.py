@@ -1,4 +1,4 @@
-"""Gradient steps a second of IQL and CQL beside d3rlpy: ``offline_speed.py [--seconds 8] [--rounds 3]``.
+"""Gradient steps a second of IQL, CQL and TD3+BC beside d3rlpy: ``offline_speed.py [--seconds 8] [--rounds 3]``.
 
 Both learn from the same random data with the same networks, batches and learning rates, on one thread, in turn; the
 median of the rounds counts. d3rlpy is in an environment of its own (`benchmarks/peers/install.sh d3rlpy`); where it is
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,12 +22,14 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from rookery import CQLConfig, IQLConfig, ModelConfig, Trainer
+from rookery import CQLConfig, IQLConfig, ModelConfig, TD3BCConfig, Trainer
 from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.replay.recording import RecordedEpisode, Recording, write_recordings
 from rookery.replay.segments import Spaces
 
 sys.path.append(str(Path(__file__).parents[1]))
+sys.path.append(str(Path(__file__).parents[2]))
+from benchmarks.learning import machine
 from random_data import ACTION, BATCH, EPISODE, LR, OBS, SIZE, random_data
 
 BENCHMARKS = Path(__file__).parents[1]
@@ -53,7 +56,7 @@ def ours(algorithm: str, hidden: tuple[int, ...], data: str, seconds: float) -> 
     """Gradient steps a second of Rookery."""
     model = ModelConfig(hidden=hidden, activation="relu")
     shared: dict[str, Any] = {"batch_size": BATCH, "lr": LR, "model": model}
-    cfg = IQLConfig(**shared) if algorithm == "iql" else CQLConfig(**shared, actor_lr=None)
+    cfg = {"iql": IQLConfig, "cql": partial(CQLConfig, actor_lr=None), "td3_bc": TD3BCConfig}[algorithm](**shared)
     with Trainer(None, cfg, replay=data, seed=0) as trainer:
         learner = trainer.learners["main"]
         learner.learn(10)
@@ -64,12 +67,12 @@ def ours(algorithm: str, hidden: tuple[int, ...], data: str, seconds: float) -> 
         return steps / (time.perf_counter() - began)
 
 
-def theirs(algorithm: str, hidden: tuple[int, ...], seconds: float) -> float:
+def peer(algorithm: str, hidden: tuple[int, ...], seconds: float) -> float:
     """Gradient steps a second of d3rlpy."""
     widths = [str(width) for width in hidden]
     command = [str(PEER), str(BENCHMARKS / "peers" / "d3rlpy_offline.py"), algorithm, "--hidden", *widths]
-    told = subprocess.run([*command, "--seconds", str(seconds)], check=True, capture_output=True, text=True).stdout
-    found: float = json.loads(told.splitlines()[-1])["steps_per_second"]
+    ran = subprocess.run([*command, "--seconds", str(seconds)], check=True, capture_output=True, text=True)
+    found: float = json.loads(ran.stdout.splitlines()[-1])["steps_per_second"]
     return found
 
 
@@ -80,28 +83,29 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    about = ", ".join(f"{name} {value}" for name, value in machine().items())
     lines = [
         "# Gradient steps a second on data, beside d3rlpy",
         "",
         "Made by `python benchmarks/studies/offline_speed.py`: batches of 256 from the same random data (17 numbers",
         f"seen, 6 done), the same networks and rates, one thread, {options.rounds} rounds in turn, their median. CQL",
-        "values 30 other actions a decision.",
+        f"values 30 other actions a decision. Machine: {about}.",
         "",
         "| algorithm | layers | Rookery | d3rlpy 2.8.1 | ratio |",
         "|---|---|---|---|---|",
     ]
     with tempfile.TemporaryDirectory() as folder:
         data = written(Path(folder))
-        for algorithm in ("iql", "cql"):
+        for algorithm, name in (("iql", "IQL"), ("cql", "CQL"), ("td3_bc", "TD3+BC")):
             for hidden in WIDTHS:
                 mine, peers = [], []
                 for _ in range(options.rounds):
                     mine.append(ours(algorithm, hidden, data, options.seconds))
                     if PEER.exists():
-                        peers.append(theirs(algorithm, hidden, options.seconds))
+                        peers.append(peer(algorithm, hidden, options.seconds))
                 beside = f"{median(peers):,.1f} | {median(mine) / median(peers):.2f}" if peers else " | "
                 widths = " x ".join(map(str, hidden))
-                lines.append(f"| {algorithm.upper()} | {widths} | {median(mine):,.1f} | {beside} |")
+                lines.append(f"| {name} | {widths} | {median(mine):,.1f} | {beside} |")
                 print(lines[-1], flush=True)
     (BENCHMARKS / "results" / "offline_speed.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
