@@ -69,7 +69,7 @@ class SequencesCall(PPOLoss):
     """Prepared call of the loss alone; the networks, one with a memory, run before and after it."""
 
     def __call__(self, kernels: NetworkKernels, batch: Minibatch, order: Tensor | None) -> Metrics:
-        """Writes the gradients of all weights for a minibatch; arguments as of `ppo_kernel`, `order` as of `PPOCall`."""
+        """Writes the gradients of all weights for a minibatch; `order` are the indices of its rows in its update."""
         with torch.no_grad():
             parts = [part.contiguous() for part in kernels.forward(batch)]
         gradients = [torch.empty_like(part) for part in parts]
