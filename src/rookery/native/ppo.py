@@ -81,7 +81,7 @@ class SequencesCall(PPOLoss):
         kernels.write_gradients(gradients)
         metrics, rows = self._metrics(), len(parts[0])
         for name in OF_ROWS & metrics.keys():  # sequences make minibatches uneven
-            metrics[name] = torch.tensor(metrics[name]).expand(rows)
+            metrics[name] = torch.tensor(metrics[name], dtype=torch.float32, device="cpu").expand(rows)
         return metrics
 
 
