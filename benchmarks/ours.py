@@ -160,6 +160,7 @@ TRAININGS: dict[str, Make] = {
     "cartpole-matched/serial": partial(trainer, MATCHED["cartpole-matched"], paths=on("serial")),
     "cartpole-matched/batched": partial(trainer, MATCHED["cartpole-matched"], paths=on("batched")),
     "cartpole-matched/c": partial(trainer, MATCHED["cartpole-matched"], paths=on("c")),
+    "pendulum-matched/serial": partial(trainer, MATCHED["pendulum-matched"], paths=on("serial")),
     "cartpole-64/batched": partial(trainer, MATCHED["cartpole-64"], paths=on("batched")),
     "cartpole-64/c": partial(trainer, MATCHED["cartpole-64"], paths=on("c")),
     **{f"cartpole-best/{name.removeprefix('rookery-')}": partial(trainer, settings)

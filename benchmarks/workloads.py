@@ -55,6 +55,7 @@ SPREAD = PPO("mpe2.simple_spread_v3", 8, 100, 480, 4, lr=3e-4, gamma=0.95)
 MATCHED = {
     "cartpole-matched": CARTPOLE,
     "cartpole-64": replace(CARTPOLE, num_envs=64),
+    "pendulum-matched": PPO("Pendulum-v1", epochs=10, lr=1e-3, gamma=0.9),
     "arena-one": ARENA,
     "arena-two": ARENA,
     "halfcheetah": PPO("HalfCheetah-v5", lr=3e-4),
