@@ -4,8 +4,8 @@
 keeps the other rows of `benchmarks/results/speed.json`. Peers live in environments of their own, made by
 `benchmarks/peers/install.sh`; one that is missing or fails gets a row that says so. The order of a round is that of
 the round before in reverse. Of a peer's variants (threads, say), those that were slower by more than a quarter in the
-first round are not repeated. CartPole at settings shared with peers, with all it shows or without the velocities, is a
-race on one core: processes marked so may use no other, whatever threads they start.
+first round are not repeated. CartPole at settings shared with peers, with all it shows or without the velocities, and
+Pendulum are races on one core: processes marked so may use no other, whatever threads they start.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ PYTHONS = {
     "jax": HERE / "peers" / ".venv-jax" / "bin" / "python",
     "rejax": HERE / "peers" / ".venv-rejax" / "bin" / "python",
     "benchmarl": HERE / "peers" / ".venv-benchmarl" / "bin" / "python",
+    "torchrl": HERE / "peers" / ".venv-torchrl" / "bin" / "python",
+    "compiled": HERE / "peers" / ".venv-sb3" / "bin" / "python",
+    "rsl_rl": HERE / "peers" / ".venv-rsl_rl" / "bin" / "python",
 }
 SCRIPTS = {
     "rookery": "ours.py",
@@ -51,6 +54,9 @@ SCRIPTS = {
     "jax": "peers/jax_ppo.py",
     "rejax": "peers/rejax_ppo.py",
     "benchmarl": "peers/benchmarl_spread.py",
+    "torchrl": "peers/torchrl_ppo.py",
+    "compiled": "peers/compiled_ppo.py",
+    "rsl_rl": "peers/rsl_rl_ppo.py",
 }
 
 OFF_POLICY = "peers/sb3_off_policy.py"
@@ -110,7 +116,14 @@ WORKLOADS: dict[str, list[Entrant]] = {
         *ours("cartpole-matched", "serial", "batched", "c", one_core=True),
         *threads("sb3", "sb3", "cartpole-matched", "1", one_core=True),
         *threads("sb3", "sb3", "cartpole-matched", "2"),
+        Entrant("torchrl", "torchrl", "cartpole-matched", one_core=True),
+        Entrant("torchrl, compiled", "torchrl", "cartpole-matched --compile", one_core=True),
+        Entrant("plain torch, compiled", "compiled", "cartpole-matched", one_core=True),
         *threads("rllib", "rllib", "cartpole-matched", rounds=2),  # Ray's own processes need the other core
+    ],
+    "pendulum-matched": [
+        *ours("pendulum-matched", "serial", one_core=True),
+        Entrant("rsl-rl", "rsl_rl", "pendulum-matched", one_core=True),
     ],
     "cartpole-64": [
         *ours("cartpole-64", "batched", "c", one_core=True),
@@ -302,7 +315,8 @@ def measure(workload: str, entrant: Entrant, seed: int, seconds: float, environm
     line: dict[str, Any] = {"workload": workload, "entrant": entrant.name, "library": entrant.library, "seed": seed}
     if not Path(words[0]).exists():
         where = Path(words[0]).parents[1].relative_to(HERE.parent)
-        return {**line, "failed": f"{where} is missing: benchmarks/peers/install.sh {entrant.library}"}
+        peer = where.name.removeprefix(".venv-")
+        return {**line, "failed": f"{where} is missing: benchmarks/peers/install.sh {peer}"}
     every = os.sched_getaffinity(0)
     cores = {max(every)} if entrant.one_core else every
     began = time.monotonic()

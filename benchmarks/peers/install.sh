@@ -1,9 +1,10 @@
 #!/bin/sh
-# benchmarks/peers/install.sh [sb3] [sbx] [rllib] [jax] [mlagents] [d3rlpy] [benchmarl] [rejax]: makes an environment for each peer (all, if none is named),
-# at the versions that are compared. PY chooses the interpreter; TORCH_INDEX is an index of CPU builds of torch, where needed.
+# benchmarks/peers/install.sh [sb3] [sbx] [rllib] [jax] [mlagents] [d3rlpy] [benchmarl] [rejax] [torchrl] [rsl_rl]: makes
+# an environment for each peer (all, if none is named), at the versions that are compared. PY chooses the interpreter;
+# TORCH_INDEX is an index of CPU builds of torch, where needed. The compiled peer runs in the environment of sb3.
 set -eu
 cd "$(dirname "$0")"
-[ $# -gt 0 ] || set -- sb3 sbx rllib jax mlagents d3rlpy benchmarl rejax
+[ $# -gt 0 ] || set -- sb3 sbx rllib jax mlagents d3rlpy benchmarl rejax torchrl rsl_rl
 for peer; do
     list=$peer-requirements.txt
     venv=.venv-$peer

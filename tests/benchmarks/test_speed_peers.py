@@ -52,6 +52,45 @@ def test_every_entrant_of_64_copies_has_one_core_and_the_settings_of_the_others(
     assert matched["cartpole-64"] == replace(matched["cartpole-matched"], num_envs=64)
 
 
+def test_entrants_in_python_that_are_compared_on_one_core_have_it(run):
+    entrants = {entrant.name: entrant for entrant in run.WORKLOADS["cartpole-matched"]}
+    compared = ("serial", "sb3, 1 thread", "torchrl", "torchrl, compiled", "plain torch, compiled")
+    assert all(entrants[name].one_core for name in compared)
+    assert all(entrant.arguments.startswith("cartpole-matched") for entrant in entrants.values())
+    assert {(entrant.library, entrant.one_core) for entrant in run.WORKLOADS["pendulum-matched"]} == {
+        ("rookery", True),
+        ("rsl_rl", True),
+    }
+
+
+def test_a_peer_that_runs_in_the_environment_of_another_names_that_one(run, monkeypatch, tmp_path):
+    monkeypatch.setattr(run, "HERE", tmp_path / "benchmarks")
+    missing = tmp_path / "benchmarks" / "peers" / ".venv-sb3" / "bin" / "python"
+    monkeypatch.setitem(run.PYTHONS, "compiled", missing)
+    entrant = next(entrant for entrant in run.WORKLOADS["cartpole-matched"] if entrant.library == "compiled")
+    row = run.measure("cartpole-matched", entrant, 0, 1.0, {})
+    assert row["failed"] == "benchmarks/peers/.venv-sb3 is missing: benchmarks/peers/install.sh sb3"
+
+
+@pytest.mark.skipif(not SB3.exists(), reason="benchmarks/peers/install.sh sb3 was not run")
+def test_a_copy_that_is_cut_off_bootstraps_and_one_that_fell_does_not():
+    # gamma 0.5, lambda 1: errors are 1 + 0.5 * next - value. Copy 0 falls in step 0, copy 1 is cut off in it.
+    lines = [
+        "import numpy as np, compiled_ppo",
+        "from dataclasses import replace",
+        "settings = replace(compiled_ppo.MATCHED['cartpole-matched'], gamma=0.5, gae_lambda=1.0)",
+        "fragment = compiled_ppo.Fragment(2, 2, 4)",
+        "fragment.reward[:] = 1.0",
+        "fragment.fell[0, 0] = fragment.ended[0, 0] = fragment.ended[0, 1] = True",
+        "values, finals = np.float32([[2, 2], [4, 4]]), np.float32([[8, 8], [6, 6]])",
+        "print(compiled_ppo.advantages(values, finals, fragment, settings).tolist())",
+    ]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [BENCHMARKS, BENCHMARKS / "peers"]))}
+    done = subprocess.run([str(SB3), "-c", "\n".join(lines)], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [[1 - 2, 1 + 4 - 2], [1 + 3 - 4, 1 + 3 - 4]]
+
+
 def test_entrants_with_a_memory_have_the_settings_of_the_others(run):
     entrants = run.WORKLOADS["memory"]
     assert {entrant.library for entrant in entrants} == {"rookery", "sb3", "rllib"}
