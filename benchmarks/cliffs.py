@@ -4,11 +4,17 @@ A feature has a *cliff* if it costs much more than its arithmetic. The measure i
 
     CPU seconds a step / (CPU seconds a step of the plain run + extra operations a step / rate of the kernels)
 
-where the extra operations are 6 for each learned number that the plain run has not, in each of its rows of gradient
-steps, and 2 in its decisions; the rate is that of the kernels' products 64 wide on this machine (`product_rates.py`).
-So 1 is a feature that costs what its layers cost on kernels. Every run is a process of its own on one core, in turn
-with the plain one; CPU seconds count helper processes, too, and leave out the first quarter of the run. Environments do
-next to nothing (`Idle`), which makes the ratios larger than in a real environment.
+where a step is a decision of an agent that the run learns from, so several agents make several steps at once. Steps of
+evaluations count, too, because they are steps of the environment. Steps of opponents that do not learn, of rating
+games and of warm-up do not count.
+
+The extra operations are 6 for each learned number that the plain run has not, in each of its rows of gradient steps,
+and 2 in its decisions; a row of POCA has four members, and one of GAIL a decision of the policy, a demonstration and a
+point between them, whose gradient is differentiated, too. The rate is that of the kernels' products 64 wide on this
+machine, the mean of the forward and the backward pass, measured before the runs as in `product_rates.py`; ``--rate``
+gives another one. So 1 is a feature that costs what its layers cost on kernels. Every run is a process of its own on
+one core, in turn with the plain one; CPU seconds count helper processes, too, and leave out the first quarter of the
+run. Environments do next to nothing (`Idle`, `IdleGroup`), which makes the ratios larger than in a real environment.
 """
 
 from __future__ import annotations
@@ -20,6 +26,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
@@ -30,7 +37,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from rookery import Callback, PPOConfig, Trainer
+from rookery import Callback, PPOConfig, Trainer, record_replay
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "examples")]
@@ -39,6 +46,8 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "examples")]
 PAGE = HERE / "results" / "cliffs.md"
 GOAL = 1.5
 EPISODE = 200
+DEMONSTRATIONS = 5
+"""Episodes of demonstrations: 1000 decisions, about as many as in an update of PPO."""
 
 
 class Idle(gymnasium.Env[Any, Any]):
@@ -79,6 +88,59 @@ class Idle(gymnasium.Env[Any, Any]):
         return self.rows[self.time % 64], float(self.time % 3 == 0), False, self.time == EPISODE, self.info
 
 
+class IdleWithParameters(Idle):
+    """`Idle` with a parameter of its episodes, which changes nothing."""
+
+    parameters: Mapping[str, Any] = {"level": (0.0, 0.0, 1.0)}
+
+
+class IdleGroup:
+    """Several agents; observations and rewards are random and do not depend on the actions.
+
+    Args:
+        agents: Number of agents.
+        grouped: Whether they form a group, which earns a reward besides those of its members.
+    """
+
+    def __init__(self, agents: int = 8, grouped: bool = False) -> None:
+        self.possible_agents = [f"agent_{number}" for number in range(agents)]
+        self.observation_spaces = dict.fromkeys(self.possible_agents, spaces.Box(-4.0, 4.0, (8,)))
+        self.action_spaces = dict.fromkeys(self.possible_agents, spaces.Discrete(4))
+        if grouped:
+            self.groups = {"group": self.possible_agents}
+        rng = np.random.default_rng(0)
+        rows = rng.standard_normal((64, agents, 8)).astype(np.float32).clip(-4, 4)
+        rewards = rng.random((64, agents)).round()
+        self.rows = [dict(zip(self.possible_agents, row, strict=True)) for row in rows]
+        self.rewards = [dict(zip(self.possible_agents, row.tolist(), strict=True)) for row in rewards]
+        self.infos: dict[str, Any] = {self.possible_agents[0]: {"group_reward": 1.0}} if grouped else {}
+        self.runs, self.ends = {"__all__": False}, {"__all__": True}
+        self.time = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begins an episode."""
+        self.time = 0
+        return self.rows[0], {}
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Next rows."""
+        self.time += 1
+        now = self.time % 64
+        truncateds = self.ends if self.time == EPISODE else self.runs
+        return self.rows[now], self.rewards[now], self.runs, truncateds, self.infos
+
+
+class EvaluationSteps(Callback):
+    """Counts the steps of evaluations."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def on_evaluate(self, trainer: Trainer, evaluation: Any) -> None:
+        """Adds those of an evaluation."""
+        self.steps += round(evaluation.length_mean * evaluation.episodes)
+
+
 class EpisodeCallback(Callback):
     """Looks at each episode that has ended."""
 
@@ -110,6 +172,11 @@ class OwnModel(torch.nn.Module):
         return features
 
 
+def demonstrated(obs: Any) -> int:
+    """Returns the action of demonstrations."""
+    return int(obs[0] > 0)
+
+
 def own_loss() -> PPOConfig:
     """Returns the settings of examples/own_loss.py."""
     import own_loss as example
@@ -120,6 +187,8 @@ def own_loss() -> PPOConfig:
 PPO = {"algorithm.name": "ppo", "sampling.num_envs": 8, "env.implementation": "serial"}
 SAC = {**PPO, "algorithm.name": "sac"}
 DQN = {**PPO, "algorithm.name": "dqn"}
+POCA = {**PPO, "algorithm.name": "poca"}
+MAPPO = {**PPO, "algorithm.name": "mappo"}
 
 
 class Feature(NamedTuple):
@@ -128,38 +197,49 @@ class Feature(NamedTuple):
     Attributes:
         settings: Settings over those of its plain run.
         plain: Name of the plain run.
-        idle: Arguments of `Idle`.
-        env: An environment in its place.
+        arguments: Arguments of the environment.
+        env: Class of the environment.
         callbacks: Classes of callbacks.
         algorithm: Makes settings of an own algorithm.
+        steps: Steps of it and of its plain run; None = those of `STEPS`.
+        rows: Rows of gradient steps that its own learned numbers are in, for each step; None = those of `ROWS`.
+        demonstrations: Setting that names the demonstrations.
+        run_dir: Whether it has a run directory.
     """
 
     settings: Mapping[str, Any] = {}
     plain: str = "ppo"
-    idle: Mapping[str, str] = {}
-    env: str | None = None
+    arguments: Mapping[str, Any] = {}
+    env: str = "Idle"
     callbacks: tuple[type[Callback], ...] = ()
     algorithm: Callable[[], PPOConfig] | None = None
+    steps: int | None = None
+    rows: float | None = None
+    demonstrations: str = ""
+    run_dir: bool = False
 
 
 SIGNAL = "algorithm.signals"
 MEMORY = "algorithm.model.memory.kind"
 CONTINUOUS = {"action": "continuous"}
+TWO_SIDES = {"agents": 2}
+GROUP = {"agents": 4, "grouped": True}
+LEVELS = {"widen": {"start": [0.0, 0.1], "end": [0.0, 1.0], "stages": 10}, "threshold": 50, "min_episodes": 20}
 FEATURES: dict[str, Feature] = {
     "ppo": Feature(PPO),
-    "ppo, continuous actions": Feature(PPO, idle=CONTINUOUS),
+    "ppo, continuous actions": Feature(PPO, arguments=CONTINUOUS),
     "sac": Feature(SAC, "sac", CONTINUOUS),
     "dqn": Feature(DQN, "dqn"),
     "own model": Feature({**PPO, "algorithm.model.module": f"{__name__}:OwnModel"}),
     "own loss": Feature(PPO, algorithm=own_loss),
     "callback of episodes": Feature(PPO, callbacks=(EpisodeCallback,)),
     "callback of steps": Feature(PPO, callbacks=(StepCallback,)),
-    "Dict observation": Feature(PPO, idle={"obs": "dict"}),
-    "action masks": Feature(PPO, idle={"action": "masked"}),
-    "MultiDiscrete actions": Feature(PPO, idle={"action": "multi"}),
+    "Dict observation": Feature(PPO, arguments={"obs": "dict"}),
+    "action masks": Feature(PPO, arguments={"action": "masked"}),
+    "MultiDiscrete actions": Feature(PPO, arguments={"action": "multi"}),
     "hybrid actions": Feature(PPO, "ppo, continuous actions", {"action": "hybrid"}),
-    "curiosity": Feature({**PPO, f"{SIGNAL}.curiosity.strength": 0.1}),
-    "RND": Feature({**PPO, f"{SIGNAL}.rnd.strength": 0.1}),
+    "curiosity": Feature({**PPO, f"{SIGNAL}.curiosity.strength": 0.1}, rows=4),
+    "RND": Feature({**PPO, f"{SIGNAL}.rnd.strength": 0.1}, rows=1),
     "counts": Feature({**PPO, f"{SIGNAL}.count.strength": 0.1}),
     "LSTM": Feature({**PPO, MEMORY: "lstm"}),
     "GRU": Feature({**PPO, MEMORY: "gru"}),
@@ -170,6 +250,23 @@ FEATURES: dict[str, Feature] = {
     "evaluation in every iteration": Feature({**PPO, "evaluation.every": 1, "evaluation.episodes": 1}),
     "no doctor": Feature({**PPO, "doctor.enabled": False}),
     "staleness 1": Feature({**PPO, "sampling.staleness": 1}),
+    "GAIL": Feature({**PPO, f"{SIGNAL}.gail.strength": 0.1}, rows=4, demonstrations=f"{SIGNAL}.gail.replay"),
+    "behavioral cloning": Feature(PPO, demonstrations="algorithm.imitation.replay"),
+    "drawn environment parameters": Feature(
+        {**PPO, "env.parameters.level": {"sampler": "uniform", "low": 0.0, "high": 1.0}}, env="IdleWithParameters"
+    ),
+    "curriculum": Feature({**PPO, "curriculum.level": LEVELS}, env="IdleWithParameters"),
+    "run directory": Feature({**PPO, "checkpoint.every": 0}, steps=400_000, run_dir=True),
+    "checkpoints every 5 s": Feature({**PPO, "checkpoint.every_seconds": 5.0}, steps=2_000_000, run_dir=True),
+    "8 agents in one environment": Feature({**PPO, "sampling.num_envs": 1}, arguments={"agents": 8}, env="IdleGroup"),
+    "two sides": Feature(PPO, "two sides", TWO_SIDES, "IdleGroup"),
+    "self-play": Feature({**PPO, "self_play.main": {}}, "two sides", TWO_SIDES, "IdleGroup", steps=200_000),
+    "self-play without rating games": Feature(
+        {**PPO, "self_play.main": {"rating_games": 0}}, "two sides", TWO_SIDES, "IdleGroup", steps=200_000
+    ),
+    "group": Feature(PPO, "group", GROUP, "IdleGroup"),
+    "POCA": Feature(POCA, "group", GROUP, "IdleGroup", rows=40),
+    "MAPPO": Feature(MAPPO, "group", GROUP, "IdleGroup"),
     "2 environment processes": Feature({**PPO, "sampling.env_processes": 2, "env.implementation": "processes"}),
     "2 workers": Feature({**PPO, "sampling.workers": 2}),
     "2 learners": Feature({**PPO, "cluster.learners": 2}),
@@ -178,14 +275,14 @@ FEATURES: dict[str, Feature] = {
     "sac, LSTM": Feature({**SAC, MEMORY: "lstm"}, "sac", CONTINUOUS),
     "sac, curiosity": Feature({**SAC, f"{SIGNAL}.curiosity.strength": 0.1}, "sac", CONTINUOUS),
     "dqn, masks": Feature(DQN, "dqn", {"action": "masked"}),
-    "dqn, C51": Feature({**DQN, "algorithm.model.values.kind": "categorical"}, "dqn"),
+    "dqn, C51": Feature({**DQN, "algorithm.values.kind": "categorical"}, "dqn"),
     "dqn, noisy layers": Feature({**DQN, "algorithm.exploration.kind": "noisy"}, "dqn"),
     "dqn, prioritized replay": Feature({**DQN, "algorithm.replay.kind": "prioritized"}, "dqn"),
     "dqn, LSTM": Feature({**DQN, MEMORY: "lstm"}, "dqn"),
 }
-STEPS = {"ppo": 40_000, "sac": 4_000, "dqn": 16_000}
-ROWS = {"ppo": 10, "sac": 256, "dqn": 64}
-"""Rows of gradient steps for each step of the environment, with the defaults of the algorithms."""
+STEPS = {"ppo": 40_000, "poca": 40_000, "mappo": 40_000, "sac": 4_000, "dqn": 16_000}
+ROWS = {"ppo": 10, "poca": 10, "mappo": 10, "sac": 256, "dqn": 64}
+"""Rows of gradient steps for each step, with the defaults of the algorithms."""
 
 
 def cpu_seconds() -> float:
@@ -194,38 +291,78 @@ def cpu_seconds() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def run(name: str) -> dict[str, float]:
-    """Trains once in this process; returns CPU seconds and wall seconds a step, and learned numbers."""
+def steps_of(name: str) -> int:
+    """Returns the steps of a feature's runs."""
+    feature = FEATURES[name]
+    return feature.steps or STEPS[feature.settings["algorithm.name"]]
+
+
+def run(name: str, steps: int) -> dict[str, Any]:
+    """Trains once in this process.
+
+    Args:
+        name: Name of the feature.
+        steps: Steps of the run.
+
+    Returns:
+        CPU seconds and wall seconds a step, learned numbers, and compute path.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        return run_in(Path(folder), FEATURES[name], steps)
+
+
+def run_in(folder: Path, feature: Feature, steps: int) -> dict[str, Any]:
+    """Does as `run`, with files in a folder."""
     import time
 
-    feature = FEATURES[name]
-    algorithm = feature.settings["algorithm.name"]
     settings = dict(feature.settings)
     own = [feature.algorithm()] if feature.algorithm else []
     if own:
         del settings["algorithm.name"]
-    arguments = {f"env.config.{key}": value for key, value in feature.idle.items()}
-    config = {**settings, **arguments}
+    env = f"{__name__}:{feature.env}"
+    if feature.demonstrations:
+        record_replay(env, demonstrated, DEMONSTRATIONS, folder / "demonstrations")
+        settings[feature.demonstrations] = [str(folder / "demonstrations")]
+    arguments = {f"env.config.{key}": value for key, value in feature.arguments.items()}
+    counter = EvaluationSteps()
     trainer = Trainer(
-        feature.env or f"{__name__}:Idle",
+        env,
         *own,
-        config=[config],
+        config=[{**settings, **arguments}],
         seed=0,
-        callbacks=[each() for each in feature.callbacks],
+        callbacks=[counter, *(each() for each in feature.callbacks)],
+        run_dir=folder / "run" if feature.run_dir else None,
     )
-    steps = STEPS[algorithm]
+
+    def trained(decisions: int) -> int:
+        """Trains to a number of decisions; returns the steps so far."""
+        result = trainer.train(stop={"decisions": decisions})
+        return counter.steps + sum(policy.decisions for policy in result.policies.values())
+
     with trainer:
-        trainer.train(stop={"env_steps": steps // 4})
-        cpu, wall, before = cpu_seconds(), time.perf_counter(), trainer.env_steps
-        trainer.train(stop={"env_steps": steps})
-        cpu, wall, counted = cpu_seconds() - cpu, time.perf_counter() - wall, trainer.env_steps - before
-        learned = sum(each.numel() for each in gc.get_objects() if isinstance(each, torch.nn.Parameter))
-    return {"cpu": cpu / counted, "wall": wall / counted, "learned": learned, "path": str(trainer.paths["main"])}
+        before = trained(steps // 4)
+        cpu, wall = cpu_seconds(), time.perf_counter()
+        counted = trained(steps) - before
+        cpu, wall = cpu_seconds() - cpu, time.perf_counter() - wall
+        found = [each for each in gc.get_objects() if issubclass(type(each), torch.nn.Parameter)]
+        learned = sum(each.numel() for each in found if each.requires_grad)
+        path = trainer.paths["main"]
+    return {"cpu": cpu / counted, "wall": wall / counted, "learned": learned, "path": path}
 
 
-def measured(name: str) -> dict[str, Any]:
+def kernel_rate() -> float:
+    """Returns the GFLOP/s of the kernels' products 64 wide: the mean of the forward and the backward pass."""
+    sys.path.append(str(HERE / "studies"))
+    from product_rates import rates
+
+    torch.set_num_threads(1)
+    forward, backward, *_ = rates(64, torch.Generator().manual_seed(0))
+    return (forward + backward) / 2
+
+
+def measured(name: str, steps: int) -> dict[str, Any]:
     """Runs `run` in a process of its own; returns its result, or the last line of its error."""
-    command = [sys.executable, __file__, "--here", name]
+    command = [sys.executable, __file__, "--here", name, "--steps", str(steps)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{HERE.parent / 'src'}:{HERE}"}
     ran = subprocess.run(command, env=environment, capture_output=True, text=True)
     if ran.returncode:
@@ -237,13 +374,14 @@ def measured(name: str) -> dict[str, Any]:
 def row_of(name: str, rounds: int, rate: float) -> str:
     """Measures a feature in turn with its plain run; returns its row."""
     feature = FEATURES[name]
-    algorithm = feature.settings["algorithm.name"]
-    pairs = [(measured(feature.plain), measured(name)) for _ in range(rounds)]
+    steps = steps_of(name)
+    pairs = [(measured(feature.plain, steps), measured(name, steps)) for _ in range(rounds)]
     if bad := next((one["failed"] for pair in pairs for one in pair if "failed" in one), ""):
         return f"| {name} | {feature.plain} | | | | | | {bad} |"
     plain, mine = (median(pair[side]["cpu"] for pair in pairs) for side in (0, 1))
     extra = max(0, pairs[0][1]["learned"] - pairs[0][0]["learned"])
-    arithmetic = extra * (6 * ROWS[algorithm] + 2) / (rate * 1e9)
+    trained = ROWS[feature.settings["algorithm.name"]] if feature.rows is None else feature.rows
+    arithmetic = extra * (6 * trained + 2) / (rate * 1e9)
     ratio = median(pair[1]["cpu"] / (pair[0]["cpu"] + arithmetic) for pair in pairs)
     shown = f"**{ratio:.2f}**" if ratio > GOAL else f"{ratio:.2f}"
     times = f"{1e6 * plain:.1f} | {1e6 * mine:.1f} | {extra:,} | {1e6 * arithmetic:.1f}"
@@ -255,11 +393,27 @@ WHY = {
     "own loss": "the network runs on kernels, the loss is differentiated by torch, operation by operation",
     "LSTM": "cells 64 wide learn sequences step by step, in products of few rows",
     "GRU": "as for the LSTM",
-    "attention": "it runs in torch; kernels have no attention",
+    "attention": "it has no kernels: 69 % are gradient steps in torch (34 % the backward pass), and 21 % decisions",
     "frame stack of 4": "four times as many numbers of observations are stored, shuffled and read for each decision",
-    "evaluation in every iteration": "steps of evaluation do not count: the row shows how much is evaluated",
-    "2 learners": "processes exchange gradients after each gradient step, of which a small network makes many; "
-    "CPU seconds of both are counted, those of waiting included ([learners](learners.md))",
+    "evaluation in every iteration": "39 % are evaluations, each of one episode, so that a call decides for one "
+    "environment and not for 8",
+    "8 agents in one environment": "sampling takes 40 % (28 % in the plain run): observations, rewards and ends of "
+    "agents are read from dictionaries, agent by agent",
+    "self-play": "36 % are decisions of two policies in turn, each for a part of 16 agents, 26 % steps of "
+    "environments and 12 % rating games; opponents that do not learn cost as much, and their steps do not count",
+    "self-play without rating games": "39 % are decisions of two policies in turn, each for a part of 16 agents, and "
+    "25 % steps of environments; opponents that do not learn cost as much, and their steps do not count",
+    "POCA": "90 % are gradient steps in torch: 53 % the backward pass and 28 % attention among members; kernels have "
+    "no attention",
+    "MAPPO": "56 % are gradient steps, whose value loss is Huber's: each makes several calls of kernels and torch, "
+    "where PPO makes all gradient steps of an update in one call",
+    "2 learners": "31 % of the first learner is the exchange of gradients, after each gradient step, of which a small "
+    "network makes many; CPU seconds of both are counted, those of waiting included ([learners](learners.md))",
+    "dqn, C51": "targets take 39 % and gradient steps 37 %, operation by operation on 51 atoms of each action; the "
+    "kernel of a whole gradient step is for mean values alone",
+    "dqn, noisy layers": "noisy layers have no kernels: 44 % are gradient steps and 31 % targets, both in torch",
+    "dqn, prioritized replay": "17 % are draws from the tree of priorities and 15 % their updates, many small calls "
+    "of NumPy in each gradient step",
 }
 """Reasons of features that cost more than their arithmetic, from reading the code."""
 
@@ -290,7 +444,7 @@ def write(rows: list[str], rounds: int, rate: float) -> None:
 def main() -> None:
     """Measures features in turn with their plain runs; prints rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="names of FEATURES")
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=FEATURES, help="names of FEATURES")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rate", type=float, default=45.0, help="GFLOP/s of products 64 wide (product_rates.py)")
     parser.add_argument("--write", action="store_true", help="write the rows into benchmarks/results/cliffs.md")
@@ -299,7 +453,7 @@ def main() -> None:
     if args.here:
         import cliffs  # under its own name, which settings contain
 
-        print(json.dumps(cliffs.run(args.here)))
+        print(json.dumps(cliffs.run(args.here, args.steps)))
         return
     text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ")}
@@ -310,6 +464,8 @@ def main() -> None:
         print(rows[name], flush=True)
         if args.write:
             write([rows[one] for one in FEATURES if one in rows], args.rounds, args.rate)
+
+    parser.add_argument("--steps", type=int, help=argparse.SUPPRESS)
 
 
 if __name__ == "__main__":
