@@ -418,17 +418,19 @@ WHY = {
 """Reasons of features that cost more than their arithmetic, from reading the code."""
 
 
-def write(rows: list[str], rounds: int, rate: float) -> None:
-    """Writes the page."""
+def write(rows: list[str], rounds: int, rate: float, is_measured: bool) -> None:
+    """Writes the page; the rate was measured or given."""
     from benchmarks.learning import machine
 
     assert __doc__ is not None
     about = __doc__.partition("\n\n")[2].strip()
     versions = ", ".join(f"{name} {value}" for name, value in machine().items())
     high = sum("**" in row for row in rows)
+    option, source = ("", "measured before the runs") if is_measured else (f" --rate {rate:g}", "as given")
     head = (
-        f"# Cliffs\n\nMade by `python benchmarks/cliffs.py --rounds {rounds} --rate {rate:g} --write`.\n"
+        f"# Cliffs\n\nMade by `python benchmarks/cliffs.py --rounds {rounds}{option} --write`.\n"
         f"{versions}.\n\n{about}\n\n"
+        f"The rate of the kernels was {rate:.0f} GFLOP/s, {source}. "
         f"{high} of {len(rows)} features are above {GOAL}.\n\n"
         "| feature | plain run | plain, CPU us a step | with it | learned numbers more | their arithmetic, us |"
         " measure | path |\n|---|---|---|---|---|---|---|---|"
@@ -436,7 +438,17 @@ def write(rows: list[str], rounds: int, rate: float) -> None:
     names = [row.split("|")[1].strip() for row in rows if "**" in row]
     why = [f"- {name}: {WHY.get(name, 'not examined')}." for name in names]
     PAGE.write_text(
-        "\n".join([head, *rows, "", f"Above {GOAL}, with reasons from the code, not from a profile:", "", *why, ""]),
+        "\n".join(
+            [
+                head,
+                *rows,
+                "",
+                f"Above {GOAL}, with reasons from the code, not from a profile:",
+                "",
+                *why,
+                "",
+            ]
+        ),
         encoding="utf-8",
     )
 
@@ -446,26 +458,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=FEATURES, help="names of FEATURES")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rate", type=float, default=45.0, help="GFLOP/s of products 64 wide (product_rates.py)")
+    parser.add_argument("--rate", type=float, help="GFLOP/s of products 64 wide, in place of a measurement")
     parser.add_argument("--write", action="store_true", help="write the rows into benchmarks/results/cliffs.md")
     parser.add_argument("--here", help=argparse.SUPPRESS)
+    parser.add_argument("--steps", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.here:
         import cliffs  # under its own name, which settings contain
 
         print(json.dumps(cliffs.run(args.here, args.steps)))
         return
+    rate = args.rate or kernel_rate()
+    print(f"{rate:.1f} GFLOP/s", flush=True)
     text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ")}
     for name in args.only or FEATURES:
         if name == FEATURES[name].plain:
             continue
-        rows[name] = row_of(name, args.rounds, args.rate)
+        rows[name] = row_of(name, args.rounds, rate)
         print(rows[name], flush=True)
         if args.write:
-            write([rows[one] for one in FEATURES if one in rows], args.rounds, args.rate)
-
-    parser.add_argument("--steps", type=int, help=argparse.SUPPRESS)
+            write([rows[one] for one in FEATURES if one in rows], args.rounds, rate, args.rate is None)
 
 
 if __name__ == "__main__":
