@@ -193,6 +193,11 @@ def test_the_class_of_an_algorithm_leads_to_a_trainer_and_its_settings():
         Trainer("CartPole-v1", rookery.PPO)
 
 
+def test_the_state_of_predict_in_another_library_is_named_memory():
+    with small() as trainer, pytest.raises(ConfigError, match=r"predict\(state=...\): .* memory = policy.predict"):
+        trainer.policies["main"].predict([0.0, 0.0, 0.0, 0.0], state=None)
+
+
 # --- shorter ways to say it -------------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from rookery.core.batch import Rollout, TensorTree
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError, RookeryError, SpaceError
 from rookery.core.process.torch_modes import own_modes
+from rookery.core.settings.hints import with_argument_hints
 from rookery.core.spaces.arrays import MASK, ActionSpec, ObsSpec, Tree
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Behavior, NoiseSpec
@@ -254,6 +255,7 @@ class Policy(nn.Module):
                 memory[:, self._recalled :] = learned
         return action, logp
 
+    @with_argument_hints
     @own_modes()
     def predict(
         self,

@@ -199,6 +199,10 @@ ARGUMENTS: dict[str, str] = {
     "policies_to_train": 'an entry of policies={"p0": None, "p1": {"frozen": True}} acts and does not learn',
     "multiagent": 'policies={"p0": None, "p1": PPOConfig(lr=1e-4)} and policy_mapping={"agent": "p0"}',
     **dict.fromkeys(("num_gpus", "num_gpus_per_learner"), 'device="cuda" learns on a GPU'),
+    **dict.fromkeys(
+        ("state", "lstm_states", "episode_start", "episode_starts"),
+        "action, memory = policy.predict(obs, memory) is one step of a policy with memory; no memory begins an episode",
+    ),
     "framework": "networks are torch modules, and there is no other framework; leave it out",
     "horizon": "a wrapper such as gymnasium's TimeLimit truncates episodes: docs/how-to/own-environment.md",
     "observation_filter": 'model={"normalize_obs": True} normalizes observations',
@@ -407,7 +411,7 @@ def no_attribute(owner: object, name: str) -> AttributeError:
 
 
 def with_argument_hints(method: Callable[P, T]) -> Callable[P, T]:
-    """Returns a method of a trainer that answers arguments of other libraries with a remedy."""
+    """Returns a method that answers arguments of other libraries with a remedy."""
     known = inspect.signature(method).parameters
 
     @functools.wraps(method)
