@@ -65,6 +65,16 @@ OFF_POLICY = "peers/sb3_off_policy.py"
 WIDEST = (("amx_tile", "AMX"), ("avx512f", "AVX-512"), ("avx2", "AVX2"))
 """Sets of vector instructions by their flag, the widest first."""
 
+AVX2 = {
+    "ROOKERY_NATIVE": "x86-64-v3",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "XLA_FLAGS": "--xla_cpu_max_isa=AVX2",
+    "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
+}
+"""Variables that limit Rookery's kernels, torch, oneDNN, MKL (on processors by Intel), XLA and NumPy to AVX2."""
+
 SAMPLE_SECONDS = 0.5
 CONTENDED = 0.25
 """Cores that other processes may use on average before a run counts as contended."""
@@ -352,11 +362,12 @@ def out_of_it(entrant: Entrant, lines: list[dict[str, Any]]) -> bool:
     return "failed" in mine or (behind and entrant.library in ("sb3", "rllib"))
 
 
-def machine() -> dict[str, Any]:
-    """Returns CPU, number of cores and system of this machine."""
+def machine(*, limited: bool) -> dict[str, Any]:
+    """Returns CPU, number of cores and system of this machine; `limited` says whether all libraries use AVX2 alone."""
     text = Path("/proc/cpuinfo").read_text()
     model = next((line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")), "?")
     widest = next((name for flag, name in WIDEST if flag in text.split()), "")
+    widest = "limited to AVX2" if limited else widest
     return {
         "cpu": ", ".join(filter(None, (model, widest))),
         "cores": os.cpu_count(),
@@ -372,16 +383,18 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5.0, help="time to measure for in each process")
     parser.add_argument("--long", action="store_true", help="RLlib in the arena up to a return of 15, too (5 minutes)")
+    parser.add_argument("--avx2", action="store_true", help="limit all libraries to AVX2")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the process under way is ended, too
     paths = os.pathsep.join([str(HERE), str(HERE.parent / "src")])
-    environment = {**os.environ, "PYTHONPATH": paths, LOOPS: f"{loops_per_microsecond():.3f}"}
+    limits = AVX2 if args.avx2 else {}
+    environment = {**os.environ, **limits, "PYTHONPATH": paths, LOOPS: f"{loops_per_microsecond():.3f}"}
     for workload in args.only:
         entrants = [entrant for entrant in WORKLOADS[workload] if entrant.library in args.library]
         entrants = [entrant for entrant in entrants if args.long or not entrant.long]
         lines = rounds(workload, entrants, args.repeats, args.seconds, environment)
-        about = {"machine": machine(), "repeats": args.repeats, "seconds": args.seconds}
+        about = {"machine": machine(limited=args.avx2), "repeats": args.repeats, "seconds": args.seconds}
         report.write(args.results, about, lines)
     print((args.results / "speed.md").read_text())
 
