@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -333,7 +333,7 @@ def measure(workload: str, entrant: Entrant, seed: int, seconds: float, environm
     found, load = execute(words, (1 if workload in TARGETS else 8) * measured + 120, environment, cores)
     shown = " ".join([Path(words[1]).relative_to(HERE.parent).as_posix(), *words[2:]])
     took = round(time.monotonic() - began, 1)
-    line |= {"command": shown, "one_core": entrant.one_core, "took": took, "cpu": machine()["cpu"]}
+    line |= {"command": shown, "one_core": entrant.one_core, "took": took, "cpu": machine(environment)["cpu"]}
     return {**line, "others": round(load, 2), "contended": load > CONTENDED, **found}
 
 
@@ -362,12 +362,12 @@ def out_of_it(entrant: Entrant, lines: list[dict[str, Any]]) -> bool:
     return "failed" in mine or (behind and entrant.library in ("sb3", "rllib"))
 
 
-def machine(*, limited: bool) -> dict[str, Any]:
-    """Returns CPU, number of cores and system of this machine; `limited` says whether all libraries use AVX2 alone."""
+def machine(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Returns CPU, number of cores and system of this machine; `environment` may limit libraries to AVX2."""
     text = Path("/proc/cpuinfo").read_text()
     model = next((line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")), "?")
     widest = next((name for flag, name in WIDEST if flag in text.split()), "")
-    widest = "limited to AVX2" if limited else widest
+    widest = "limited to AVX2" if AVX2.items() <= environment.items() else widest
     return {
         "cpu": ", ".join(filter(None, (model, widest))),
         "cores": os.cpu_count(),
@@ -394,7 +394,7 @@ def main() -> None:
         entrants = [entrant for entrant in WORKLOADS[workload] if entrant.library in args.library]
         entrants = [entrant for entrant in entrants if args.long or not entrant.long]
         lines = rounds(workload, entrants, args.repeats, args.seconds, environment)
-        about = {"machine": machine(limited=args.avx2), "repeats": args.repeats, "seconds": args.seconds}
+        about = {"machine": machine(environment), "repeats": args.repeats, "seconds": args.seconds}
         report.write(args.results, about, lines)
     print((args.results / "speed.md").read_text())
 
