@@ -216,6 +216,7 @@ class NetworkKernels:
         num_weights: Number of weights whose gradients `write_gradients` writes.
         call: Data that a loss's own kernel keeps from one minibatch to the next.
         passes: Number of passes kept so far.
+        remembers: Whether a network has a memory.
     """
 
     def __init__(self, structure: Structure, build: Build) -> None:
@@ -233,6 +234,7 @@ class NetworkKernels:
         if structure.stacked:
             self._stack = Networks(build, [tower.network for tower in self.towers if isinstance(tower, NativeTrunk)])
         self.num_weights = sum(weight.numel() for weight in structure.weights)
+        self.remembers = any(tower.memory is not None for tower in structure.towers)
         self.call: object = None
         self.passes = 0
         self._rows: Tensor | None = None

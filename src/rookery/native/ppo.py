@@ -32,8 +32,8 @@ OF_ROWS = {"entropy", "kl", "clip_fraction", "full_kl"}
 """Statistics whose mean over an update is one over its rows; that of losses is one over its gradient steps."""
 
 
-class PPOLoss:
-    """Prepared loss of an update, whose minibatches differ in the indices of their rows.
+class PPOCall:
+    """Prepared call of the kernel; the minibatches of an update differ only in the indices of their rows.
 
     Args:
         kernels: The networks.
@@ -51,56 +51,27 @@ class PPOLoss:
         self._rows = PPOBatch(address(whole.action), address(whole.obs.get(MASK)), *map(address, numbers))
         self._statistics = (FLOAT * (6 if penalty else 5))()
         assert kernels.head is not None
-        self._head = kernels.head.handle
+        self._call, self._head = kernels.build.call, kernels.head.handle
+        if kernels.remembers:  # its networks run before and after the loss
+            return
+        actor, critic = _trunks(kernels)
+        handles = actor.network.handle, None if critic is actor else critic.network.handle
+        leaves = actor.addresses(whole.obs), None if critic is actor else critic.addresses(whole.obs)
+        self._before = (*handles, self._head, *leaves, byref(self._rows), byref(self._settings))
         head = kernels.structure.towers[0].heads[0]
         assert isinstance(head, ActionHead)
-        self._log_std = (None, None) if head.log_std is None else places(head.log_std)
-        self._call = kernels.build.call
+        log_std = (None, None) if head.log_std is None else places(head.log_std)
+        self._log_std, self._threads = log_std, num_threads()
 
     def is_for(self, whole: Minibatch, cfg: Any) -> bool:
         """Returns whether the call was prepared for this update."""
         return self._for[0]() is whole and self._for[1] is cfg
 
-    def _metrics(self) -> Metrics:
-        return dict(zip(STATISTICS, self._statistics, strict=False))
-
-
-class SequencesCall(PPOLoss):
-    """Prepared call of the loss alone; the networks, one with a memory, run before and after it."""
-
-    def __call__(self, kernels: NetworkKernels, batch: Minibatch, order: Tensor | None) -> Metrics:
-        """Writes the gradients of all weights for a minibatch; `order` are the indices of its rows in its update."""
-        with torch.no_grad():
-            parts = [part.contiguous() for part in kernels.forward(batch)]
-        gradients = [torch.empty_like(part) for part in parts]
-        places = [address(each[part]) for part in (0, -1) for each in (parts, gradients)]
-        self._rows.order = address(order)
-        log_std = (None, None) if len(parts) == 2 else (address(parts[1]), address(gradients[1]))
-        given = byref(self._rows), byref(self._settings), len(parts[0]), *places, parts[-1].shape[1], *log_std
-        self._call["ppo_output_gradients"](self._head, *given, self._statistics)
-        kernels.write_gradients(gradients)
-        metrics, rows = self._metrics(), len(parts[0])
-        for name in OF_ROWS & metrics.keys():  # sequences make minibatches uneven
-            metrics[name] = torch.tensor(metrics[name], dtype=torch.float32, device="cpu").expand(rows)
-        return metrics
-
-
-class PPOCall(PPOLoss):
-    """Prepared call of networks without memory and of the loss; arguments as of `PPOLoss`."""
-
-    def __init__(self, kernels: NetworkKernels, whole: Minibatch, cfg: Any) -> None:
-        super().__init__(kernels, whole, cfg)
-        actor, critic = _trunks(kernels)
-        handles = actor.network.handle, None if critic is actor else critic.network.handle
-        leaves = actor.addresses(whole.obs), None if critic is actor else critic.addresses(whole.obs)
-        self._before = (*handles, self._head, *leaves, byref(self._rows), byref(self._settings))
-        self._threads = num_threads()
-
-    def __call__(self, order: Tensor | None, count: int) -> Metrics:
+    def __call__(self, order: Tensor | None, count: int, kernels: NetworkKernels, batch: Minibatch) -> Metrics:
         """Writes the gradients of all weights for the rows with these indices; returns metrics, means over the rows."""
         self._rows.order = address(order)
         self._call["ppo_gradients"](*self._before, count, *self._log_std, self._statistics, self._threads)
-        return self._metrics()
+        return dict(zip(STATISTICS, self._statistics, strict=False))
 
     def steps(self, orders: Sequence[Tensor], step: KernelStep) -> list[Metrics]:
         """Makes a gradient step for the rows of each order; returns metrics, means over the rows, and ``grad_norm``."""
@@ -114,6 +85,26 @@ class PPOCall(PPOLoss):
             {**dict(zip(STATISTICS, row, strict=False)), "grad_norm": norm}
             for row, norm in zip(rows, norms, strict=True)
         ]
+
+
+class SequencesCall(PPOCall):
+    """Prepared call of the loss for networks with a memory, which run before and after it."""
+
+    def __call__(self, order: Tensor | None, count: int, kernels: NetworkKernels, batch: Minibatch) -> Metrics:
+        """Writes the gradients of all weights for a minibatch, whose rows have these indices; returns metrics."""
+        with torch.no_grad():
+            parts = [part.contiguous() for part in kernels.forward(batch)]
+        gradients = [torch.empty_like(part) for part in parts]
+        places = [address(each[part]) for part in (0, -1) for each in (parts, gradients)]
+        self._rows.order = address(order)
+        log_std = (None, None) if len(parts) == 2 else (address(parts[1]), address(gradients[1]))
+        given = byref(self._rows), byref(self._settings), count, *places, parts[-1].shape[1], *log_std
+        self._call["ppo_output_gradients"](self._head, *given, self._statistics)
+        kernels.write_gradients(gradients)
+        metrics: Metrics = dict(zip(STATISTICS, self._statistics, strict=False))
+        for name in OF_ROWS & metrics.keys():  # sequences make minibatches uneven
+            metrics[name] = torch.tensor(metrics[name], dtype=torch.float32, device="cpu").expand(count)
+        return metrics
 
 
 def ppo_kernel(kernels: NetworkKernels, batch: Minibatch, cfg: Any) -> Metrics | None:
@@ -132,9 +123,7 @@ def ppo_kernel(kernels: NetworkKernels, batch: Minibatch, cfg: Any) -> Metrics |
     call = _call_for(kernels, whole, cfg)
     if call is None or not is_plain(order, torch.int64):
         return None
-    if isinstance(call, SequencesCall):
-        return call(kernels, batch, order)
-    return call(order, len(whole) if order is None else len(order))
+    return call(order, len(whole) if order is None else len(order), kernels, batch)
 
 
 def ppo_steps(
@@ -157,19 +146,19 @@ def ppo_steps(
         return None
     orders = [order for _, order in sources]
     call = _call_for(kernels, sources[0][0], cfg)
-    if not isinstance(call, PPOCall) or not all(is_plain(order, torch.int64) for order in orders):
+    if call is None or kernels.remembers or not all(is_plain(order, torch.int64) for order in orders):
         return None
     return call.steps(orders, step)
 
 
-def _call_for(kernels: NetworkKernels, whole: Minibatch, cfg: Any) -> PPOCall | SequencesCall | None:
+def _call_for(kernels: NetworkKernels, whole: Minibatch, cfg: Any) -> PPOCall | None:
     """Returns the prepared call for minibatches of a batch; None if the kernel cannot read them."""
     call = kernels.call
-    if isinstance(call, PPOCall | SequencesCall) and call.is_for(whole, cfg):
+    if isinstance(call, PPOCall) and call.is_for(whole, cfg):
         return call
     if type(whole) not in (Minibatch, PenaltyMinibatch) or not _is_known(kernels) or not _can_read(kernels, whole):
         return None
-    kernels.call = call = (SequencesCall if _remembers(kernels) else PPOCall)(kernels, whole, cfg)
+    kernels.call = call = (SequencesCall if kernels.remembers else PPOCall)(kernels, whole, cfg)
     return call
 
 
@@ -177,11 +166,6 @@ def _is_known(kernels: NetworkKernels) -> bool:
     """Whether networks are a policy and values, on one trunk or two."""
     heads = [head for tower in kernels.structure.towers for head in tower.heads]
     return len(heads) == 2 and isinstance(heads[0], ActionHead) and isinstance(heads[1], ValueHead)
-
-
-def _remembers(kernels: NetworkKernels) -> bool:
-    """Whether a network has a memory."""
-    return any(tower.memory is not None for tower in kernels.structure.towers)
 
 
 def _trunks(kernels: NetworkKernels) -> tuple[NativeTrunk, NativeTrunk]:
@@ -202,7 +186,7 @@ def _can_read(kernels: NetworkKernels, whole: Minibatch) -> bool:
     choices = action.reshape(rows, -1)[:, : len(spec.sizes)]
     single, wide = (whole.logp, whole.advantage, whole.importance), (whole.value_target, whole.value)
     return (
-        (_remembers(kernels) or all(trunk.can_read(obs) for trunk in _trunks(kernels)))
+        (kernels.remembers or all(trunk.can_read(obs) for trunk in _trunks(kernels)))
         and action.shape[1:] == spec.shape
         and all(len(leaf) == rows for leaf in obs.values())
         and bool(((choices >= 0) & (choices < kernels.options)).all())

@@ -54,9 +54,8 @@ class ActionNoise:
             self._renew(number, max(num_slots, self._slots))
         step = self._steps[offset]
         if slots is not None:
-            if step.is_cpu:  # NumPy picks a few rows faster
-                return torch.from_numpy(step.numpy()[slots])
-            return step[torch.from_numpy(slots)]
+            # NumPy picks a few rows faster
+            return torch.from_numpy(step.numpy()[slots]) if step.is_cpu else step[torch.from_numpy(slots)]
         return step if num_slots == self._slots else step[:num_slots]
 
     def ahead(self, num_slots: int, vector_step: int, steps: int) -> Tensor:
