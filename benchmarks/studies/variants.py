@@ -71,7 +71,7 @@ def run(task: Task, settings: dict[str, Any], seed: int) -> tuple[float, float]:
         return trainer.evaluate(EPISODES).return_mean, seconds
 
 
-def page(figures: dict[str, dict[str, dict[str, list[float]]]]) -> str:
+def page(figures: dict[str, dict[str, dict[str, tuple[float, float]]]]) -> str:
     """Returns the page of all runs so far."""
     lines = []
     for task in TASKS:
@@ -100,20 +100,25 @@ def page(figures: dict[str, dict[str, dict[str, list[float]]]]) -> str:
     return HEAD.format(about=about, episodes=EPISODES) + "\n".join(lines) + "\n"
 
 
+def stored() -> dict[str, dict[str, dict[str, tuple[float, float]]]]:
+    """Returns score and CPU seconds of each stored run, by environment, variant and seed."""
+    return json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+
+
 def main() -> None:
     """Runs what is missing, and writes the figures and the page after each run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("envs", nargs="*", default=[task.env for task in TASKS])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     given = parser.parse_args()
-    figures = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     for task in TASKS:
         for seed in given.seeds if task.env in given.envs else []:
             for name, settings in task.variants.items():
-                runs = figures.setdefault(task.env, {}).setdefault(name, {})
-                if str(seed) not in runs:
-                    runs[str(seed)] = run(task, settings, seed)
-                    print(task.env, name, seed, *(round(number, 1) for number in runs[str(seed)]), flush=True)
+                if str(seed) not in stored().get(task.env, {}).get(name, {}):
+                    score = run(task, settings, seed)
+                    print(task.env, name, seed, *(round(number, 1) for number in score), flush=True)
+                    figures = stored()  # another process may have added runs of another environment
+                    figures.setdefault(task.env, {}).setdefault(name, {})[str(seed)] = score
                     FIGURES.write_text(json.dumps(figures, indent=1) + "\n")
                     PAGE.write_text(page(figures))
 
