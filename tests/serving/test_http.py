@@ -41,7 +41,8 @@ def test_one_and_a_batch_get_the_actions_of_the_policy(tmp_path):
         drawn = {tuple(web.act(obs[0].tolist(), deterministic=False)[1]["action"]) for _ in range(4)}
         assert len(drawn) > 1
     with serving(path, likeliest=False) as server:
-        assert Web(server).act(obs[0].tolist())[1] != Web(server).act(obs[0].tolist())[1]
+        drawn = {tuple(Web(server).act(obs[0].tolist())[1]["action"]) for _ in range(8)}  # some are cut off at a bound
+        assert len(drawn) > 1
         answer = Web(server).act(obs[0].tolist(), deterministic=True)[1]
         np.testing.assert_allclose(answer["action"], made.predict(obs[0]), rtol=1e-4, atol=1e-6)
 
