@@ -95,10 +95,10 @@ class SequencesCall(PPOCall):
         with torch.no_grad():
             parts = [part.contiguous() for part in kernels.forward(batch)]
         gradients = [torch.empty_like(part) for part in parts]
-        places = [address(each[part]) for part in (0, -1) for each in (parts, gradients)]
+        addresses = [address(each[part]) for part in (0, -1) for each in (parts, gradients)]
         self._rows.order = address(order)
         log_std = (None, None) if len(parts) == 2 else (address(parts[1]), address(gradients[1]))
-        given = byref(self._rows), byref(self._settings), count, *places, parts[-1].shape[1], *log_std
+        given = byref(self._rows), byref(self._settings), count, *addresses, parts[-1].shape[1], *log_std
         self._call["ppo_output_gradients"](self._head, *given, self._statistics)
         kernels.write_gradients(gradients)
         metrics: Metrics = dict(zip(STATISTICS, self._statistics, strict=False))
