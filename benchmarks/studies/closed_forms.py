@@ -53,6 +53,11 @@ UPDATES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "iql, values of choices": ("choices", {"algorithm.name": "iql"}, (f"{OFFLINE}.iql:EXPECTILE_GRADIENT",)),
     "cql": ("numbers", {"algorithm.name": "cql"}, (f"{OFFLINE}.cql:CONSERVATIVE_GRADIENT",)),
     "discrete_cql": ("choices", {"algorithm.name": "discrete_cql"}, (f"{OFFLINE}.cql:ConservativeValue.closed_form",)),
+    "sac, quantiles": (
+        "numbers",
+        {"algorithm.name": "sac", "algorithm.critic.quantiles": 25, "algorithm.learning_starts": 1_000},
+        ("algorithms.off_policy.critics:CRITIC_GRADIENT", "algorithms.off_policy.sac:ACTOR_GRADIENT"),
+    ),
     "td3bc": ("numbers", {"algorithm.name": "td3bc"}, (f"{OFFLINE}.td3bc:HELD_ACTOR_GRADIENT",)),
     "mappo": ("", {"algorithm.name": "mappo", "env.name": "CarryTogether"}, (f"{MULTI}.mappo:MAPPO.closed_form",)),
     "reinforce": (

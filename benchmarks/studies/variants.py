@@ -1,8 +1,9 @@
 """Variants of SAC and DQN beside the algorithm itself: TQC and CrossQ on HalfCheetah after 50,000 env steps, IQN and
 Munchausen DQN on MinAtar Breakout after 1,000,000.
 
-Each run has the default settings of its algorithm, without the environment preset, and one process. ``variants.py [ENV ...] [--seeds 0 1 2]`` runs
-what is missing in `benchmarks/results/variants.json`, and writes `benchmarks/results/variants.md`.
+Each run has the default settings of its algorithm, without the environment preset, and one process.
+``variants.py [ENV ...] [--seeds 0 1 2]`` runs what is missing in `benchmarks/results/variants.json`, and writes
+`benchmarks/results/variants.md`.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ HEAD = """# Variants of SAC and DQN
 Made by `python benchmarks/studies/variants.py`. Machine: {about}.
 
 Mean return of {episodes} deterministic evaluation episodes, with the default settings of the algorithm (no environment
-preset), one process and one torch thread. An interval is that of the mean over seeds (95 %, Student's t); "holds" says whether the mean is
-not below the lower end of the algorithm's own interval. Other processes used the machine too.
+preset), one process and one torch thread. An interval is that of the mean over seeds (95 %, Student's t); "holds" says
+whether the mean is not below the lower end of the algorithm's own interval. Other processes used the machine too.
 
 | environment | env steps | algorithm | settings | return, mean | interval | by seed | holds | CPU seconds a run |
 |---|---|---|---|---|---|---|---|---|

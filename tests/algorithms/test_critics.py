@@ -96,6 +96,20 @@ def test_the_gradient_of_huber_and_of_squares_is_that_of_the_loss(huber, weighte
     assert torch.equal(closed["priority"], metrics["priority"])
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_gradient_of_quantiles_is_that_of_the_loss(weighted):
+    q, target = torch.randn(2, 9, 5, dtype=torch.float64) * 2, torch.randn(9, 7, dtype=torch.float64)
+    batch = CriticBatch({}, torch.zeros(9, 2), target, torch.rand(9) if weighted else None)
+    leaf = q.clone().requires_grad_()
+    loss, metrics = critic_loss(leaf, batch, TD3Config())
+    (gradient,), closed = critic_gradient(q.clone(), batch, TD3Config())
+    assert torch.allclose(gradient, torch.autograd.grad(loss, leaf)[0], rtol=1e-6)
+    assert set(closed) == set(metrics)
+    for name in ("critic_loss", "critic_loss_1", "critic_loss_2"):
+        assert float(closed[name]) == pytest.approx(float(metrics[name]))
+    assert torch.equal(closed["priority"], metrics["priority"])
+
+
 def test_each_of_two_networks_reports_its_loss():
     q, target, weight = torch.randn(2, 5), torch.randn(5), torch.rand(5)
     for weights in (None, weight):

@@ -189,7 +189,22 @@ def quantile_errors(predicted: Tensor, target: Tensor, fraction: Tensor | None =
         number = predicted.shape[1]
         fraction = (torch.arange(number, dtype=predicted.dtype, device=predicted.device) + 0.5) / number
     error = target.unsqueeze(1) - predicted.unsqueeze(2)
-    return error, (fraction.unsqueeze(-1) - (error < 0).to(error.dtype)).abs_()
+    fraction = fraction.unsqueeze(-1)
+    return error, torch.where(error < 0, 1 - fraction, fraction)
+
+
+def quantile_huber_gradient(
+    predicted: Tensor, target: Tensor, *, kappa: float, fraction: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Computes the gradient of `quantile_huber` with respect to the predicted quantiles, ``[N, M]``, and the loss,
+    ``[N]``. Arguments as there; `kappa` is above 0.
+    """
+    error, weight = quantile_errors(predicted, target, fraction)
+    pull = error.clamp(-kappa, kappa)
+    weighted = weight.mul_(pull)
+    gradient = weighted.mean(2).div_(-kappa)
+    rows = weighted.mul_(error.sub_(pull, alpha=0.5)).mean(2).sum(1).div_(kappa)
+    return gradient, rows
 
 
 def rescale(value: Tensor, *, eps: float) -> Tensor:

@@ -24,7 +24,7 @@ from rookery.core.device import device_of
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
-from rookery.core.ops import quantile_huber
+from rookery.core.ops import quantile_huber, quantile_huber_gradient
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, StepConfig, gradient_step, track
 from rookery.core.settings.fields import Fraction, PositiveFloat, Settings, Structural
 from rookery.core.settings.reach import CountFromZero, Few, Layers
@@ -203,10 +203,12 @@ def critic_loss(q: Tensor, batch: CriticBatch, cfg: CriticSettings) -> tuple[Ten
     return loss, {"critic_loss": loss.detach(), **_critic_metrics(losses.detach().unbind(), q.detach(), size)}
 
 
-def critic_gradient(q: Tensor, batch: CriticBatch, cfg: CriticSettings) -> OutputGradients | None:
-    """Computes the gradient of `critic_loss` with respect to values ``[K, N]``, and its metrics; None for quantiles."""
+def critic_gradient(q: Tensor, batch: CriticBatch, cfg: CriticSettings) -> OutputGradients:
+    """Computes the gradient of `critic_loss` with respect to values ``[K, N]`` or quantiles ``[K, N, M]``, and its
+    metrics.
+    """
     if q.dim() != 2:
-        return None
+        return _quantile_gradient(q, batch)
     error = q - batch.target
     pull = clipped(error, cfg.critic.huber)
     gradient = pull / q.shape[1]
@@ -214,6 +216,19 @@ def critic_gradient(q: Tensor, batch: CriticBatch, cfg: CriticSettings) -> Outpu
         gradient.mul_(batch.weight)
     losses = (gradient * (error if pull is error else 2 * error - pull)).sum(1).mul_(0.5).tolist()
     return [gradient], {"critic_loss": sum(losses), **_critic_metrics(losses, q, error.abs_())}
+
+
+def _quantile_gradient(q: Tensor, batch: CriticBatch) -> OutputGradients:
+    """Computes the result of `critic_gradient` for quantiles ``[K, N, M]``."""
+    number, count, _ = q.shape
+    by_row, rows = quantile_huber_gradient(q.flatten(0, 1), batch.target.repeat(number, 1), kappa=1.0)
+    gradient, each = by_row.view_as(q).div_(count), rows.view(number, count)
+    if batch.weight is not None:
+        gradient.mul_(batch.weight.unsqueeze(1))
+        each = each * batch.weight
+    losses = each.mean(1).tolist()
+    size = (q.mean((0, 2)) - batch.target.mean(1)).abs()
+    return [gradient], {"critic_loss": sum(losses), **_critic_metrics(losses, q, size)}
 
 
 def half_squared(error: Tensor, limit: float | None) -> Tensor:

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from rookery.core.batch import Sequences, TensorTree
 from rookery.core.metrics import Metrics
-from rookery.core.ops import project, quantile_errors, quantile_huber, rescale, unrescale
+from rookery.core.ops import project, quantile_huber, quantile_huber_gradient, rescale, unrescale
 from rookery.core.optim import ClosedForm, OutputGradients
 from rookery.core.settings.fields import Settings
 from rookery.core.settings.reach import Width
@@ -263,9 +263,10 @@ def quantile_loss(quantiles: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, M
 
 def quantile_gradient(quantiles: Tensor, batch: QBatch, cfg: Any) -> OutputGradients:
     """Computes the gradient of `quantile_loss` with respect to the quantiles ``[N, A, M]``; and its metrics."""
-    error, weight = quantile_errors(played(quantiles, batch.action), batch.target)
-    gradient = weight.mul_(error.clamp_(-DELTA, DELTA)).mean(2).neg_().mul_(_share(batch))
-    return [expand_gradient(gradient, quantiles, batch.action)], quantile_loss(quantiles, batch, cfg)[1]
+    predicted = played(quantiles, batch.action)
+    gradient, rows = quantile_huber_gradient(predicted, batch.target, kappa=DELTA)
+    metrics = _averaged(rows, predicted.mean(1), batch.target.mean(1), batch.weight, rows)[1]
+    return [expand_gradient(gradient.mul_(_share(batch)), quantiles, batch.action)], metrics
 
 
 def implicit_loss(quantiles: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, Metrics]:

@@ -202,13 +202,15 @@ def actor_loss(outputs: ActorOutputs, batch: ActorBatch, cfg: SACConfig) -> tupl
 
 def actor_gradient(outputs: ActorOutputs, batch: ActorBatch, cfg: SACConfig) -> OutputGradients | None:
     """Computes the gradient of `actor_loss` with respect to the output of the policy's last layer, and its metrics;
-    None for quantiles.
+    None for actions with a graph.
     """
-    if outputs.back is None or outputs.q.dim() != 2:
+    if outputs.back is None:
         return None
     logp, q = outputs.logp, outputs.q
     share = 1.0 / logp.shape[0]
-    if cfg.target_critics is None:
+    if q.dim() != 2:
+        value, by_q = q.mean((0, 2)), torch.full_like(q, -share / (len(q) * q.shape[2]))
+    elif cfg.target_critics is None:
         value, lowest = q.min(0, keepdim=True)
         by_q = torch.zeros_like(q).scatter_(0, lowest, -share)
     else:
