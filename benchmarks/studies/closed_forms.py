@@ -55,7 +55,7 @@ UPDATES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "discrete_cql": ("choices", {"algorithm.name": "discrete_cql"}, (f"{OFFLINE}.cql:ConservativeValue.closed_form",)),
     "sac, quantiles": (
         "numbers",
-        {"algorithm.name": "sac", "algorithm.critic.quantiles": 25, "algorithm.learning_starts": 1_000},
+        {"algorithm.name": "sac", "env.name": "Pendulum-v1", "algorithm.critic.quantiles": 25},
         ("algorithms.off_policy.critics:CRITIC_GRADIENT", "algorithms.off_policy.sac:ACTOR_GRADIENT"),
     ),
     "td3bc": ("numbers", {"algorithm.name": "td3bc"}, (f"{OFFLINE}.td3bc:HELD_ACTOR_GRADIENT",)),

@@ -234,19 +234,23 @@ def categorical_loss(logits: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, M
     a row's priority (Hessel et al. 2018).
     """
     log_probs = torch.log_softmax(played(logits, batch.action), 1)
-    surprise = -(batch.target * log_probs).sum(1)
-    support = torch.linspace(
-        cfg.values.low, cfg.values.high, log_probs.shape[1], device=log_probs.device, dtype=torch.float32
-    )
-    value = log_probs.detach().exp() @ support
-    return _averaged(surprise, value, batch.target @ support, batch.weight, surprise)
+    return _cross_entropy(log_probs, log_probs.detach().exp(), batch, cfg)
 
 
 def categorical_gradient(logits: Tensor, batch: QBatch, cfg: Any) -> OutputGradients:
     """Computes the gradient of `categorical_loss` with respect to logits ``[N, A, M]``: predicted minus target."""
-    probs = torch.log_softmax(played(logits, batch.action), 1).exp_()
-    gradient = (probs - batch.target).mul_(_share(batch))  # the target's probabilities sum to 1
-    return [expand_gradient(gradient, logits, batch.action)], categorical_loss(logits, batch, cfg)[1]
+    log_probs = torch.log_softmax(played(logits, batch.action), 1)
+    probs = log_probs.exp()
+    metrics = _cross_entropy(log_probs, probs, batch, cfg)[1]
+    gradient = probs.sub_(batch.target).mul_(_share(batch))  # the target's probabilities sum to 1
+    return [expand_gradient(gradient, logits, batch.action)], metrics
+
+
+def _cross_entropy(log_probs: Tensor, probs: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, Metrics]:
+    """Computes the result of `categorical_loss` from the probabilities of the actions' atoms, ``[N, M]``."""
+    surprise = -(batch.target * log_probs).sum(1)
+    support = torch.linspace(cfg.values.low, cfg.values.high, probs.shape[1], device=probs.device, dtype=torch.float32)
+    return _averaged(surprise, probs @ support, batch.target @ support, batch.weight, surprise)
 
 
 # --- quantiles --------------------------------------------------------------------------------------------------------
