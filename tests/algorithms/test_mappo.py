@@ -10,7 +10,7 @@ from pettingzoo import ParallelEnv
 from test_loss_gradients import PPO_SETTINGS, TOLERANCE, Learning, cases
 
 from rookery import ConfigError, EnvError, MAPPOConfig, PPOConfig, Trainer
-from rookery.algorithms.multi_agent.mappo import acting, mappo_gradient, mappo_kernel, mappo_loss
+from rookery.algorithms.multi_agent.mappo import acting_rows, mappo_gradient, mappo_kernel, mappo_loss, mappo_steps
 from rookery.algorithms.on_policy.actor_critic import values_of
 from rookery.algorithms.on_policy.ppo import ppo_gradient, ppo_loss
 from rookery.core.errors import SpaceError
@@ -212,7 +212,8 @@ def test_who_did_not_act_is_no_lesson_for_the_policy_but_one_for_the_critic(name
         torch.testing.assert_close(mine if mine.dim() == 1 else mine[~gone], theirs)
     distribution, value = learning.outputs(learning.leaves)
     assert mappo_gradient(Outputs(distribution, value), learning.batch, cfg) is None
-    assert mappo_kernel(None, learning.batch, MAPPOConfig(huber_delta=None)) is None
+    assert mappo_kernel(None, learning.batch, cfg) is None
+    assert mappo_steps(None, [learning.batch], None, cfg) is None
     learning.batch.obs[ACTED] = torch.zeros_like(acted)
     nobody, metrics = mappo_loss(Outputs(distribution, value), learning.batch, cfg)
     assert torch.isfinite(nobody)
@@ -225,7 +226,7 @@ def test_rows_of_who_has_gone_are_valued_and_their_advantages_do_not_count():
         acted = rollout.obs[ACTED].squeeze(-1) > 0
         assert 0 < int((~acted).sum()) < acted.numel()
         data = learner.targets(rollout)
-        rows = acting(data)
+        rows = acting_rows(data)
         advantage = data.advantage[rows]
         assert advantage.mean().abs() < 1e-5
         assert abs(advantage.std(correction=0) - 1) < 1e-5
@@ -309,6 +310,17 @@ def test_the_gradient_of_ppo_is_known_to_be_the_closed_form():
     mine, _ = mappo_gradient(Outputs(distribution, value), learning.batch, cfg)
     theirs, _ = ppo_gradient(Outputs(distribution, value), learning.batch, PPOConfig())
     assert all(map(torch.equal, mine, theirs))
+
+
+def test_updates_on_kernels_are_those_of_torch():
+    weights = []
+    for native in (True, False):
+        with trainer_of(lanes=8, model={"native": native}) as trainer:
+            trainer.train({"env_steps": 1_000})
+            learner = trainer.learners["main"]
+            assert (learner.forward.kernels is not None) == native
+            weights.append(learner.optimizer.flat.data.clone())
+    torch.testing.assert_close(*weights, rtol=1e-3, atol=1e-4)
 
 
 class Apart(Pair):

@@ -11,7 +11,8 @@ from gymnasium import spaces
 from test_loss_gradients import PPO_SETTINGS, Learning, cases, replaced
 from test_native_learning import learner, rollout
 
-from rookery import ModelConfig, PPOConfig
+from rookery import MAPPOConfig, ModelConfig, PPOConfig
+from rookery.algorithms.multi_agent.mappo import mappo_loss
 from rookery.algorithms.on_policy.actor_critic import ActorCritic
 from rookery.algorithms.on_policy.ppo import PPO, ppo_gradient, ppo_loss
 from rookery.core.batch import PenaltyMinibatch
@@ -60,12 +61,13 @@ class Outputs32(Learning):
         twin.batch = self.batch.map(lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)
         return twin
 
-    def check_kernel(self, cfg, **options):
-        """Asserts that kernel, closed form and autograd agree; returns the kernel's gradients."""
+    def check_kernel(self, cfg, loss=ppo_loss, **options):
+        """Asserts that kernel, closed form of PPO and autograd agree; returns the kernel's gradients."""
         found, metrics = self.on_kernels(self.batch, cfg, **options)
         exact = self.exact()
-        by_autograd, reference = exact.by_autograd(ppo_loss, exact.batch, cfg)
-        for wanted in (by_autograd, self.closed_form(ppo_loss, self.batch, cfg)[0]):
+        by_autograd, reference = exact.by_autograd(loss, exact.batch, cfg)
+        closed = [self.closed_form(loss, self.batch, cfg)[0]] if loss is ppo_loss else []
+        for wanted in (by_autograd, *closed):
             assert [each.shape for each in found] == [each.shape for each in wanted]
             largest = max(each.abs().max() for each in wanted)
             for mine, theirs in zip(found, wanted, strict=True):
@@ -84,6 +86,16 @@ def test_the_loss_of_ppo_in_one_call_is_its_closed_form_and_autograd(settings, c
             for columns in (1, 3):
                 learning = Outputs32(name, rows, masked=masked, importance=importance, seed=rows, columns=columns)
                 learning.check_kernel(cfg, shared_trunk=importance)
+
+
+@pytest.mark.parametrize("settings", PPO_SETTINGS)
+def test_the_loss_of_mappo_in_one_call_is_that_of_autograd(settings):
+    cfg = MAPPOConfig(huber_delta=0.3, **{"normalize_advantage": True, **PPO_SETTINGS[settings]})
+    for rows, columns in ((1, 1), (17, 3), (64, 1)):
+        learning = Outputs32("discrete", rows, importance=True, seed=rows, columns=columns)
+        found = learning.check_kernel(cfg, mappo_loss)
+        squared, _ = learning.on_kernels(learning.batch, replace(cfg, huber_delta=None))
+        assert rows == 1 or cfg.value_coef == 0 or not torch.equal(found[-1], squared[-1])
 
 
 @pytest.mark.parametrize(("name", "masked"), cases())

@@ -40,7 +40,7 @@ ACTIVATIONS = ("linear", "tanh", "relu", "elu", "silu", "gelu")
 HEADS = ("distribution", "squashed", "deterministic", "values", "softmax")
 """Kinds of heads in the order of `enum HeadKind`."""
 
-INTERFACE_VERSION = 22
+INTERFACE_VERSION = 23
 """Version of `kernels.cpp`; builds of other versions are ignored."""
 
 FLOATS, BYTES, CATEGORIES = range(3)
@@ -100,7 +100,8 @@ class PPOSettings(ctypes.Structure):
     """Settings of `ppo_gradients`."""
 
     _fields_ = [
-        *((name, FLOAT) for name in ("clip", "value_clip", "value_loss_clip", "value_coef", "entropy_coef")),
+        *((name, FLOAT) for name in ("clip", "value_clip", "value_loss_clip", "value_huber")),
+        *((name, FLOAT) for name in ("value_coef", "entropy_coef")),
         ("normalize_advantage", ctypes.c_int32),
         ("least_deviation", FLOAT),
     ]

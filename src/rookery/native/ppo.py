@@ -43,8 +43,8 @@ class PPOCall:
 
     def __init__(self, kernels: NetworkKernels, whole: Minibatch, cfg: Any) -> None:
         self._for = ref(whole), cfg
-        value_clip, value_loss_clip = (-1.0 if one is None else one for one in (cfg.value_clip, cfg.value_loss_clip))
-        coefficients = cfg.clip, value_clip, value_loss_clip, cfg.value_coef, cfg.entropy_coef
+        limits = cfg.value_clip, cfg.value_loss_clip, getattr(cfg, "huber_delta", None)  # the last one of MAPPO alone
+        coefficients = cfg.clip, *(-1.0 if one is None else one for one in limits), cfg.value_coef, cfg.entropy_coef
         self._settings = PPOSettings(*coefficients, cfg.normalize_advantage is True, whole.least_deviation)
         penalty = (whole.old, whole.kl_coef) if isinstance(whole, PenaltyMinibatch) else ()
         numbers = (whole.logp, whole.advantage, whole.value_target, whole.value, whole.importance, *penalty)

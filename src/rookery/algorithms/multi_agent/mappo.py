@@ -6,6 +6,7 @@ The critic's observations lie under ``central``: the environment's own, or those
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -18,14 +19,14 @@ from rookery.algorithms.on_policy.ppo import PPO, PPOConfig, clipped_error, norm
 from rookery.core.batch import Minibatch, PenaltyMinibatch, Rollout
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
-from rookery.core.optim import ClosedForm, OutputGradients
+from rookery.core.optim import ClosedForm, KernelStep, OutputGradients
 from rookery.core.schedules import Linear
 from rookery.core.settings.fields import PositiveFloat, Scheduled, Structural
 from rookery.core.settings.reach import Count
 from rookery.core.spaces.arrays import CENTRAL, ObsSpec
 from rookery.envs.groups import ACTED, GROUP_PATHS, MOMENT, paths_of_groups
 from rookery.models.heads import Outputs
-from rookery.native.ppo import ppo_kernel
+from rookery.native.ppo import ppo_kernel, ppo_steps
 
 
 @dataclass(frozen=True)
@@ -141,15 +142,21 @@ def mappo_gradient(outputs: Outputs, batch: Minibatch, cfg: MAPPOConfig) -> Outp
 
 
 def mappo_kernel(kernels: Any, batch: Minibatch, cfg: MAPPOConfig) -> Metrics | None:
-    """Writes the gradients in one kernel call if the loss is that of PPO; returns None otherwise."""
-    return ppo_kernel(kernels, batch, cfg) if cfg.huber_delta is None and acting_rows(batch) is None else None
+    """Writes the gradients of `mappo_loss` in one kernel call; returns None if some rows did not act."""
+    return ppo_kernel(kernels, batch, cfg) if acting_rows(batch) is None else None
+
+
+def mappo_steps(kernels: Any, batches: Sequence[Minibatch], step: KernelStep, cfg: MAPPOConfig) -> list[Metrics] | None:
+    """Makes a gradient step for each minibatch, in one call; returns None if some rows did not act."""
+    whole, _ = batches[0].source or (batches[0], None)
+    return ppo_steps(kernels, batches, step, cfg) if acting_rows(whole) is None else None
 
 
 class MAPPO(PPO):
     """The algorithm: PPO on the rollouts of a group's members, with group observations for the critic."""
 
     loss = staticmethod(mappo_loss)  # type: ignore[assignment]
-    closed_form = ClosedForm(mappo_loss, mappo_gradient, mappo_kernel)
+    closed_form = ClosedForm(mappo_loss, mappo_gradient, mappo_kernel, mappo_steps)
 
     def rewards(self, rollout: Rollout) -> Tensor:
         """Returns the rewards of a rollout as PPO does; members that have ended only get the environment's reward."""

@@ -15,7 +15,7 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a function, or what it takes, does; `core/native.py` refuses a build of another version.
-EXPORT int interface_version() { return 22; }
+EXPORT int interface_version() { return 23; }
 
 EXPORT int vector_lanes() { return LANES; }
 

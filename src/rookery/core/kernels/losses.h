@@ -14,9 +14,10 @@ struct PPOBatch {
   const int64_t* order;
 };
 
-// value_clip: below 0 if the value may move freely; value_loss_clip: below 0 if errors of any size are learned.
+// value_clip: below 0 if the value may move freely; value_loss_clip: below 0 if errors of any size are learned;
+// value_huber: size from which on errors count linearly, below 0 if all are squared.
 struct PPOSettings {
-  float clip, value_clip, value_loss_clip, value_coef, entropy_coef;
+  float clip, value_clip, value_loss_clip, value_huber, value_coef, entropy_coef;
   int32_t normalize_advantage;
   float least_deviation;
 };
@@ -99,6 +100,7 @@ static void value_rows(const PPO& ppo, int first, int count, const float* output
   const Vector limit = splat(ppo.settings->value_clip < 0 ? __builtin_inff() : ppo.settings->value_clip);
   const Vector twice = splat(2.f * ppo.settings->value_coef / ppo.rows);
   const Vector most = splat(ppo.settings->value_loss_clip < 0 ? __builtin_inff() : ppo.settings->value_loss_clip);
+  const Vector steepest = splat(ppo.settings->value_huber < 0 ? __builtin_inff() : ppo.settings->value_huber);
   for (int i = 0; i < count; i += LANES) {
     Group group = group_of(batch.order, (size_t)first + i, count - i);
     for (int k = 0; k < columns; k++) {
@@ -108,10 +110,11 @@ static void value_rows(const PPO& ppo, int first, int count, const float* output
       Vector value = load(values), before = column_of(batch.value, group, columns, k), moved = value - before;
       Vector seen = moved > limit ? before + limit : moved < -limit ? before - limit : value;
       Vector error = (seen - column_of(batch.value_target, group, columns, k)) * lanes_of(group);
-      Vector squared = error * error;
-      sums[VALUE_LOSS] += squared > most ? most : squared;
-      Vector slope = moved > limit ? Vector{} : moved < -limit ? Vector{} : twice * error;
-      slope = squared > most ? Vector{} : slope;
+      Vector pull = error > steepest ? steepest : error < -steepest ? -steepest : error;
+      Vector loss = pull * (error + error - pull);
+      sums[VALUE_LOSS] += loss > most ? most : loss;
+      Vector slope = moved > limit ? Vector{} : moved < -limit ? Vector{} : twice * pull;
+      slope = loss > most ? Vector{} : slope;
       for (int j = 0; j < group.count; j++) gradient[(size_t)(i + j) * stride + k] = slope[j];
     }
   }
