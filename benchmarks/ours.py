@@ -150,7 +150,11 @@ def from_memory(name: str, seed: int, paths: dict[str, Any] | None = None) -> Tr
         }
     if name == "td3":
         network["algorithm.exploration.std"] = 0.1
-    algorithm = {"dqn": DQNConfig, "sac": SACConfig, "td3": TD3Config}[name]()
+    if name == "tqc":
+        network["algorithm.critic.quantiles"] = 25
+    if name == "crossq":
+        network["algorithm.critic.norm"] = "batch"
+    algorithm = {"dqn": DQNConfig, "td3": TD3Config}.get(name, SACConfig)()
     return Trainer(settings.env, algorithm, num_envs=1, seed=seed, config=[on("serial"), network, paths or {}])
 
 
@@ -190,6 +194,7 @@ TRAININGS: dict[str, Make] = {
     "dqn/c": partial(from_memory, "dqn", paths={"env.implementation": "c"}),
     **{f"{name}/{number}": partial(from_memory, name, paths={"algorithm.model.precision": number, "threads": 1})
        for name in ("sac", "td3") for number in ("bfloat16", "float32")},
+    **{f"{name}/float32": partial(from_memory, name, paths={"threads": 1}) for name in ("tqc", "crossq")},
     "sac/bfloat16, 2 threads": partial(
         from_memory, "sac", paths={"algorithm.model.precision": "bfloat16", "threads": 2}
     ),

@@ -126,6 +126,7 @@ WORKLOADS: dict[str, list[Entrant]] = {
         *ours("cartpole-matched", "serial", "batched", "c", one_core=True),
         *threads("sb3", "sb3", "cartpole-matched", "1", one_core=True),
         *threads("sb3", "sb3", "cartpole-matched", "2"),
+        Entrant("sbx", "sbx", "cartpole-matched --library sbx", one_core=True, script=SCRIPTS["sb3"]),
         Entrant("torchrl", "torchrl", "cartpole-matched", one_core=True),
         Entrant("torchrl, compiled", "torchrl", "cartpole-matched --compile", one_core=True),
         Entrant("plain torch, compiled", "compiled", "cartpole-matched", one_core=True),
@@ -175,6 +176,7 @@ WORKLOADS: dict[str, list[Entrant]] = {
         *ours("halfcheetah", "auto"),
         *ours("halfcheetah", "serial", "processes", "threads", rounds=1),
         *threads("sb3, DummyVecEnv", "sb3", "halfcheetah"),
+        Entrant("sbx, DummyVecEnv", "sbx", "halfcheetah --library sbx", script=SCRIPTS["sb3"]),
         *threads("sb3, SubprocVecEnv", "sb3", "halfcheetah --vector subproc", "1"),
     ],
     "pong": [
@@ -206,6 +208,14 @@ WORKLOADS: dict[str, list[Entrant]] = {
         *threads("sb3", "sb3", "td3", "1", seconds=4.0, one_core=True, script=OFF_POLICY),
         Entrant("sbx", "sbx", "td3 --library sbx", 4.0, one_core=True, script=OFF_POLICY),
     ],
+    **{
+        name: [
+            *ours(name, "float32", seconds=4.0, one_core=True),
+            *threads("sb3", "sb3", name, "1", seconds=4.0, one_core=True, script=OFF_POLICY),
+            Entrant("sbx", "sbx", f"{name} --library sbx", 4.0, one_core=True, script=OFF_POLICY),
+        ]
+        for name in ("tqc", "crossq")
+    },
     "connect-four": [
         *ours("connect-four", "batched", "pettingzoo", one_core=True),
         *threads("sb3", "sb3", "", "1", one_core=True, script="peers/sb3_connect_four.py"),

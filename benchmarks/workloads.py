@@ -102,9 +102,11 @@ class OffPolicy:
 OFF_POLICY = {
     "dqn": OffPolicy("CartPole-v1", 1000, 4, 64, 5e-4, (64, 64), 50_000, target_every=250, epsilon_steps=10_000),
     "sac": OffPolicy("HalfCheetah-v5", 250, 1, 256, 3e-4, (256, 256), 300_000),
-    "td3": OffPolicy("HalfCheetah-v5", 250, 1, 256, 3e-4, (256, 256), 300_000),
+    **dict.fromkeys(("td3", "tqc", "crossq"), OffPolicy("HalfCheetah-v5", 250, 1, 256, 3e-4, (256, 256), 300_000)),
 }
-"""Settings that all libraries have; DQN is the plain one, SAC adapts its temperature, TD3 explores with a noise of 0.1.
+"""Settings that all libraries have; DQN is the plain one, SAC, TQC and CrossQ adapt their temperature, TD3 explores
+with a noise of 0.1, TQC has two critics of 25 quantiles, of which two each are left out, and CrossQ trains its actor in
+each step.
 """
 
 QUICK = replace(CARTPOLE, fragment_length=32, minibatch_size=2048, lr=2e-3)

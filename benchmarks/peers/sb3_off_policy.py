@@ -1,5 +1,5 @@
-"""Stable-Baselines3, or SBX, its sister in JAX, learns from a replay memory: ``sb3_off_policy.py WORKLOAD --seconds N
-[--library sbx]``; prints a line of JSON.
+"""Stable-Baselines3 with its contrib package, or SBX, its sister in JAX, learns from a replay memory:
+``sb3_off_policy.py WORKLOAD --seconds N [--library sbx]``; prints a line of JSON.
 
 Run it as `sb3_ppo.py`, with the Python of the library. Settings are those that Rookery has; what they do not name is
 the library's own.
@@ -21,8 +21,9 @@ from stable_baselines3.common.noise import NormalActionNoise
 from workloads import OFF_POLICY, OffPolicy
 
 if "sbx" in sys.argv:
-    from sbx import DQN, SAC, TD3
+    from sbx import DQN, SAC, TD3, TQC, CrossQ
 else:
+    from sb3_contrib import TQC, CrossQ
     from stable_baselines3 import DQN, SAC, TD3
 
 IMPORTED = seconds_since_start()
@@ -52,7 +53,7 @@ class Metered(BaseCallback):
         return not self.meter.iteration(self.num_timesteps, mean)
 
 
-def model(workload: str, settings: OffPolicy, seed: int) -> DQN | SAC | TD3:
+def model(workload: str, settings: OffPolicy, seed: int) -> DQN | SAC | TD3 | TQC | CrossQ:
     """The learner."""
     shared: dict[str, Any] = {
         "learning_rate": settings.lr,
@@ -69,6 +70,10 @@ def model(workload: str, settings: OffPolicy, seed: int) -> DQN | SAC | TD3:
     env = make_vec_env(settings.env, 1, seed=seed)
     if workload == "sac":
         return SAC("MlpPolicy", env, tau=0.005, **shared)
+    if workload == "tqc":
+        return TQC("MlpPolicy", env, tau=0.005, top_quantiles_to_drop_per_net=2, **shared)
+    if workload == "crossq":
+        return CrossQ("MlpPolicy", env, policy_delay=1, **shared)
     if workload == "td3":
         noise = NormalActionNoise(np.zeros(env.action_space.shape), 0.1 * np.ones(env.action_space.shape))
         return TD3("MlpPolicy", env, tau=0.005, action_noise=noise, **shared)
@@ -96,7 +101,8 @@ def main() -> None:
     meter = Meter(IMPORTED, args.seconds, None)
     learner = model(args.workload, settings, args.seed)
     learner.learn(STEPS, callback=Metered(meter, settings.iteration_steps))
-    names = ["stable-baselines3", "gymnasium", *(("sbx-rl", "jax") if args.library == "sbx" else ("torch",))]
+    names = ["stable-baselines3", "gymnasium"]
+    names += ["sbx-rl", "jax"] if args.library == "sbx" else ["sb3-contrib", "torch"]
     meter.report(threads=torch.get_num_threads(), versions={name: version(name) for name in names})
 
 

@@ -1,4 +1,5 @@
-"""Stable-Baselines3 trains one workload of the benchmark: ``sb3_ppo.py WORKLOAD --seconds N``; prints a line of JSON.
+"""Stable-Baselines3, or SBX, its sister in JAX, trains one workload of the benchmark: ``sb3_ppo.py WORKLOAD --seconds N
+[--library sbx]``; prints a line of JSON.
 
 Run it with the Python that `install.sh` made and with `benchmarks` and `src` on PYTHONPATH, as `benchmarks/run.py`
 does. Settings are those that Rookery has; what they do not name is the library's own. With an LSTM it is RecurrentPPO
@@ -8,15 +9,13 @@ of SB3-contrib that trains, on Rookery's own `StatelessCartPole`, so that the ru
 from __future__ import annotations
 
 import argparse
+import sys
 from importlib.metadata import version
 from typing import Any
 
-import ale_py
 import gymnasium
 import torch
 from measure import Meter, seconds_since_start
-from sb3_contrib import RecurrentPPO
-from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_atari_env, make_vec_env
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
@@ -24,13 +23,24 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv,
 from workloads import BEST, MATCHED, TARGETS
 from workloads import PPO as Settings
 
-from rookery.tasks.memory_tasks import StatelessCartPole
+if "sbx" in sys.argv:
+    from flax.linen import relu, tanh
+    from sbx import PPO
+
+    RecurrentPPO, ACTIVATIONS = None, {"tanh": tanh, "relu": relu}
+    ENVS = {}
+else:
+    from sb3_contrib import RecurrentPPO
+    from stable_baselines3 import PPO
+
+    from rookery.tasks.memory_tasks import StatelessCartPole
+
+    ACTIVATIONS = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
+    ENVS = {"StatelessCartPole": StatelessCartPole}
 
 IMPORTED = seconds_since_start()
 
 VECTORS = {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}
-ENVS = {"StatelessCartPole": StatelessCartPole}
-"""Those that are no Gymnasium ids."""
 
 
 class Layers(BaseFeaturesExtractor):
@@ -70,6 +80,8 @@ def make_env(settings: Settings, vector: type[VecEnv], seed: int) -> VecEnv:
     if not settings.env.startswith("ALE/"):
         env = ENVS.get(settings.env, settings.env)
         return make_vec_env(env, settings.num_envs, seed=seed, vec_env_cls=vector)
+    import ale_py
+
     gymnasium.register_envs(ale_py)
     plain = {"frameskip": 1, "repeat_action_probability": 0.0}  # the wrappers skip frames
     env = make_atari_env(settings.env, settings.num_envs, seed=seed, vec_env_cls=vector, env_kwargs=plain)
@@ -84,7 +96,7 @@ def network(settings: Settings, critic_lstm: bool) -> tuple[str, dict[str, Any]]
     """
     if settings.env.startswith("ALE/"):
         return "CnnPolicy", {}
-    activation = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}[settings.activation]
+    activation = ACTIVATIONS[settings.activation]
     if not settings.lstm:
         return "MlpPolicy", {"net_arch": list(settings.hidden), "activation_fn": activation}
     return "MlpLstmPolicy", {
@@ -122,6 +134,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("workload")
     parser.add_argument("--settings", help="settings of cartpole-best, sb3-256 say")
+    parser.add_argument("--library", choices=("sb3", "sbx"), default="sb3")
     parser.add_argument("--vector", choices=VECTORS, default="dummy")
     parser.add_argument("--critic-lstm", action="store_true", help="with an LSTM: one more for the critic")
     parser.add_argument("--threads", type=int, default=1)
@@ -133,7 +146,8 @@ def main() -> None:
     meter = Meter(IMPORTED, args.seconds, TARGETS.get(args.workload))
     env = make_env(settings, VECTORS[args.vector], args.seed)
     model(settings, env, args.seed, args.critic_lstm).learn(10**9, callback=Metered(meter))
-    names = ("stable-baselines3", "sb3-contrib", "gymnasium", "torch")
+    names = ["stable-baselines3", "gymnasium"]
+    names += ["sbx-rl", "jax"] if args.library == "sbx" else ["sb3-contrib", "torch"]
     meter.report(threads=torch.get_num_threads(), versions={name: version(name) for name in names})
     env.close()
 
