@@ -25,7 +25,8 @@ def test_quantiles_are_those_of_equation_4():
     fraction = 0.5 * (1 + math.erf(float(noise[1, 2]) / math.sqrt(2)))
     cosines = torch.tensor([math.cos(math.pi * i * fraction) for i in range(COSINES)])
     factor = (net.embedding.weight @ cosines + net.embedding.bias).clamp_min(0)
-    by_hand = net.linear.weight @ (features[1] * factor) + net.linear.bias
+    hidden = (net.hidden.weight @ (features[1] * factor) + net.hidden.bias).clamp_min(0)
+    by_hand = net.linear.weight @ hidden + net.linear.bias
     torch.testing.assert_close(found[1, :, 2], by_hand, rtol=1e-4, atol=1e-5)
 
 

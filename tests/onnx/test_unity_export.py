@@ -12,6 +12,7 @@ from messages import check_error
 from rookery.core.spaces.entity_set import EntitySet
 from rookery.models.cells.table import CELLS
 from rookery.models.memory import MemoryConfig
+from rookery.models.implicit_head import ImplicitQValues
 from rookery.models.q_head import QValues
 from rookery.models.squashed import Deterministic, Squashed
 from rookery.onnx import ExportError, check_file, write_unity
@@ -87,6 +88,7 @@ HEADS = {
     "c51": (CHOICE, QValues("categorical", 21, -1.0, 1.0)),
     "qr": (CHOICE, QValues("quantile", 9, dueling=True, dueling_hidden=(8,))),
     "noisy": (CHOICE, QValues(dueling=True, noisy=True, explore="boltzmann")),
+    "implicit": (CHOICE, ImplicitQValues("quantile", 5)),
 }
 
 

@@ -40,7 +40,8 @@ class ImplicitQHead(QHead):
 
     Attributes:
         embedding: From the cosines of a fraction to a factor of each feature.
-        linear: From the features, multiplied by these factors, to the quantiles of the actions.
+        hidden: From the features, multiplied by these factors, to as many hidden units.
+        linear: From the hidden units to the quantiles of the actions.
     """
 
     shares_noise = False
@@ -55,6 +56,7 @@ class ImplicitQHead(QHead):
     def _make_layers(self, num_features: int, width: int, generator: torch.Generator) -> Sequence[nn.Module]:
         """Makes the layers; none of them is noisy."""
         self.embedding = linear(COSINES, num_features, gain=HIDDEN_GAIN, generator=generator)
+        self.hidden = linear(num_features, num_features, gain=HIDDEN_GAIN, generator=generator)
         self.linear = linear(num_features, self.num_actions, gain=VALUE_GAIN, generator=generator)
         return []
 
@@ -65,7 +67,8 @@ class ImplicitQHead(QHead):
             features: ``[N, F]``.
             noise: Normal numbers ``[N, M]`` of the fractions, see `fractions`.
         """
-        quantiles: Tensor = self.linear(features.unsqueeze(1) * self.embedded(fractions(noise, self.atoms, features)))
+        product = features.unsqueeze(1) * self.embedded(fractions(noise, self.atoms, features))
+        quantiles: Tensor = self.linear(functional.relu(self.hidden(product)))
         return quantiles.transpose(1, 2)
 
     def embedded(self, fraction: Tensor) -> Tensor:

@@ -170,13 +170,14 @@ def _q_head(graph: Graph, head: QHead, features: str, allowed: Allowed) -> Graph
 
 def _implicit_q_head(graph: Graph, head: ImplicitQHead, features: str, allowed: Allowed) -> GraphAction:
     """Adds a head at the midpoints of the fractions: as its last layer is linear, the mean over quantiles is that of
-    the features, multiplied by the mean factor.
+    the mean hidden units.
     """
     with torch.no_grad():
-        factor = head.embedded(fractions(None, head.atoms, head.linear.weight)).mean(1)
-    values = graph.reshape(
-        _layer(graph, head.linear, graph.mul(features, graph.constant(factor))), -1, head.num_actions, 1
-    )
+        factors = head.embedded(fractions(None, head.atoms, head.linear.weight))
+    product = graph.mul(graph.reshape(features, -1, 1, factors.shape[2]), graph.constant(factors))
+    hidden = graph.op("Relu", graph.linear_inside(product, head.hidden.weight, head.hidden.bias))
+    mean = graph.op("ReduceMean", hidden, axes=[1], keepdims=0)
+    values = graph.reshape(_layer(graph, head.linear, mean), -1, head.num_actions, 1)
     return _greedy(graph, head, values, allowed)
 
 
