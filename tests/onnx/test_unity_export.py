@@ -11,8 +11,8 @@ from gymnasium import spaces
 from messages import check_error
 from rookery.core.spaces.entity_set import EntitySet
 from rookery.models.cells.table import CELLS
-from rookery.models.memory import MemoryConfig
 from rookery.models.implicit_head import ImplicitQValues
+from rookery.models.memory import MemoryConfig
 from rookery.models.q_head import QValues
 from rookery.models.squashed import Deterministic, Squashed
 from rookery.onnx import ExportError, check_file, write_unity
