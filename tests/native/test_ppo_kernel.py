@@ -50,7 +50,7 @@ class Outputs32(Learning):
             value.weight.copy_(self.leaves[-1].T)
             if head.log_std is not None:
                 head.log_std.copy_(self.leaves[1])
-        metrics = ppo_kernel(attach(net).kernels, batch, cfg)
+        metrics = ppo_kernel(attach(net).kernels, batch, cfg, vars(cfg).get("huber_delta"))
         spread = [] if head.log_std is None else [head.log_std.grad]
         return metrics and [head.linear.weight.grad.T, *spread, value.weight.grad.T], metrics
 

@@ -39,12 +39,13 @@ class PPOCall:
         kernels: The networks.
         whole: The batch of the update.
         cfg: Settings of PPO.
+        huber: Size from which on errors of values count linearly; None = all are squared.
     """
 
-    def __init__(self, kernels: NetworkKernels, whole: Minibatch, cfg: Any) -> None:
+    def __init__(self, kernels: NetworkKernels, whole: Minibatch, cfg: Any, huber: float | None = None) -> None:
         self._for = ref(whole), cfg
-        limits = cfg.value_clip, cfg.value_loss_clip, getattr(cfg, "huber_delta", None)  # the last one of MAPPO alone
-        coefficients = cfg.clip, *(-1.0 if one is None else one for one in limits), cfg.value_coef, cfg.entropy_coef
+        limits = (-1.0 if one is None else one for one in (cfg.value_clip, cfg.value_loss_clip, huber))
+        coefficients = cfg.clip, *limits, cfg.value_coef, cfg.entropy_coef
         self._settings = PPOSettings(*coefficients, cfg.normalize_advantage is True, whole.least_deviation)
         penalty = (whole.old, whole.kl_coef) if isinstance(whole, PenaltyMinibatch) else ()
         numbers = (whole.logp, whole.advantage, whole.value_target, whole.value, whole.importance, *penalty)
@@ -107,27 +108,28 @@ class SequencesCall(PPOCall):
         return metrics
 
 
-def ppo_kernel(kernels: NetworkKernels, batch: Minibatch, cfg: Any) -> Metrics | None:
+def ppo_kernel(kernels: NetworkKernels, batch: Minibatch, cfg: Any, huber: float | None = None) -> Metrics | None:
     """Writes the gradients of `ppo_loss` with respect to all weights.
 
     Args:
         kernels: The networks.
         batch: The rows.
         cfg: Settings of PPO.
+        huber: As of `PPOCall`.
 
     Returns:
         The metrics of the loss, means over the rows; None for batches with more than a `PenaltyMinibatch` has or with
         an unsupported memory layout, and for networks with heads other than a policy's and values.
     """
     whole, order = batch.source or (batch, None)
-    call = _call_for(kernels, whole, cfg)
+    call = _call_for(kernels, whole, cfg, huber)
     if call is None or not is_plain(order, torch.int64):
         return None
     return call(order, len(whole) if order is None else len(order), kernels, batch)
 
 
 def ppo_steps(
-    kernels: NetworkKernels, batches: Sequence[Minibatch], step: KernelStep, cfg: Any
+    kernels: NetworkKernels, batches: Sequence[Minibatch], step: KernelStep, cfg: Any, huber: float | None = None
 ) -> list[Metrics] | None:
     """Makes a gradient step of `ppo_loss` for each minibatch, in one call.
 
@@ -136,6 +138,7 @@ def ppo_steps(
         batches: The rows of each step.
         step: Updates the weights.
         cfg: Settings of PPO.
+        huber: As of `PPOCall`.
 
     Returns:
         The metrics of each step, as `gradient_step` returns them; None if nothing was done, because kernels cannot read
@@ -145,20 +148,20 @@ def ppo_steps(
     if not sources or len(sources) < len(batches) or any(whole is not sources[0][0] for whole, _ in sources):
         return None
     orders = [order for _, order in sources]
-    call = _call_for(kernels, sources[0][0], cfg)
+    call = _call_for(kernels, sources[0][0], cfg, huber)
     if call is None or kernels.remembers or not all(is_plain(order, torch.int64) for order in orders):
         return None
     return call.steps(orders, step)
 
 
-def _call_for(kernels: NetworkKernels, whole: Minibatch, cfg: Any) -> PPOCall | None:
+def _call_for(kernels: NetworkKernels, whole: Minibatch, cfg: Any, huber: float | None) -> PPOCall | None:
     """Returns the prepared call for minibatches of a batch; None if the kernel cannot read them."""
     call = kernels.call
     if isinstance(call, PPOCall) and call.is_for(whole, cfg):
         return call
     if type(whole) not in (Minibatch, PenaltyMinibatch) or not _is_known(kernels) or not _can_read(kernels, whole):
         return None
-    kernels.call = call = (SequencesCall if kernels.remembers else PPOCall)(kernels, whole, cfg)
+    kernels.call = call = (SequencesCall if kernels.remembers else PPOCall)(kernels, whole, cfg, huber)
     return call
 
 

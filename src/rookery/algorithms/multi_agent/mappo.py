@@ -143,13 +143,13 @@ def mappo_gradient(outputs: Outputs, batch: Minibatch, cfg: MAPPOConfig) -> Outp
 
 def mappo_kernel(kernels: Any, batch: Minibatch, cfg: MAPPOConfig) -> Metrics | None:
     """Writes the gradients of `mappo_loss` in one kernel call; returns None if some rows did not act."""
-    return ppo_kernel(kernels, batch, cfg) if acting_rows(batch) is None else None
+    return ppo_kernel(kernels, batch, cfg, cfg.huber_delta) if acting_rows(batch) is None else None
 
 
 def mappo_steps(kernels: Any, batches: Sequence[Minibatch], step: KernelStep, cfg: MAPPOConfig) -> list[Metrics] | None:
     """Makes a gradient step for each minibatch, in one call; returns None if some rows did not act."""
     whole, _ = batches[0].source or (batches[0], None)
-    return ppo_steps(kernels, batches, step, cfg) if acting_rows(whole) is None else None
+    return ppo_steps(kernels, batches, step, cfg, cfg.huber_delta) if acting_rows(whole) is None else None
 
 
 class MAPPO(PPO):
