@@ -193,13 +193,11 @@ def quantile_errors(predicted: Tensor, target: Tensor, fraction: Tensor | None =
     return error, torch.where(error < 0, 1 - fraction, fraction)
 
 
-def quantile_huber_gradient(
-    predicted: Tensor, target: Tensor, *, kappa: float, fraction: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """Computes the gradient of `quantile_huber` with respect to the predicted quantiles, ``[N, M]``, and the loss,
-    ``[N]``. Arguments as there; `kappa` is above 0.
+def quantile_huber_gradient(predicted: Tensor, target: Tensor, *, kappa: float) -> tuple[Tensor, Tensor]:
+    """Computes the gradient of `quantile_huber` at the midpoints with respect to the predicted quantiles, ``[N, M]``,
+    and the loss, ``[N]``. Arguments as there; `kappa` is above 0.
     """
-    error, weight = quantile_errors(predicted, target, fraction)
+    error, weight = quantile_errors(predicted, target)
     pull = error.clamp(-kappa, kappa)
     weighted = weight.mul_(pull)
     gradient = weighted.mean(2).div_(-kappa)
